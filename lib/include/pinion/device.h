@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* device: one place work can run, known to all processes of the user by its key, and what is in flight on it. */
+#ifndef PINION_DEVICE_H
+#define PINION_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct pinion_context;
+struct pinion_device;
+
+#define PINION_KEY_MAX 63 /* characters of a key */
+
+enum pinion_scope {
+	PINION_SCOPE_MINE, /* this context */
+	PINION_SCOPE_ALL,  /* every process of the user */
+};
+
+struct pinion_device_opts {
+	size_t size;
+	uint32_t capacity; /* units the device works on at once, 0: not known */
+	uint64_t budget;   /* bytes, 0: not known */
+};
+
+struct pinion_device_info {
+	size_t size;		/* set by the caller */
+	char key[PINION_KEY_MAX + 1];
+	uint64_t generation;	/* differs each time a key is added anew */
+	uint32_t capacity;
+	uint64_t budget;
+	uint64_t pending_low;	/* units in flight: between low and high, equal when nothing moves */
+	uint64_t pending_high;
+	uint64_t pending_cost;	/* cost of those units, upper bound */
+	uint64_t submitted;	/* units since the device was added, advisory */
+	uint64_t reclaimed;	/* units whose owner died with them in flight, advisory */
+	uint32_t sessions;	/* live contexts that count on it */
+	uint32_t shared_lanes;	/* of them, those whose threads share a lane with atomic adds */
+};
+
+/* One live context that counts on a device. */
+struct pinion_device_user {
+	int32_t pid;	/* as that process sees itself */
+	uint32_t uid;
+	char comm[16];
+	uint64_t since_ns; /* CLOCK_BOOTTIME when it opened */
+	uint64_t pending;  /* its units in flight */
+	uint64_t submitted;
+};
+
+/*
+ * The device of that key, which every process of the user shares. "hostio", the asynchronous host engine, is always
+ * there. *@out is borrowed until pinion_close(). Errors: -ENOENT no such key; -ESTALE.
+ */
+int pinion_device_find(struct pinion_context *ctx, const char *key, struct pinion_device **out);
+
+/*
+ * Adds a device, or finds the one that has the key (its values win). A key is 1 to 63 printable characters without
+ * space and names the physical thing: a UUID, a PCI address, a service; never an ordinal. Borrowed until pinion_close().
+ * Errors: -EINVAL the key; -ENOSPC the table holds 64 devices that are all in use.
+ */
+int pinion_device_add(struct pinion_context *ctx, const char *key, const struct pinion_device_opts *opts, struct pinion_device **out);
+
+/* Removes the device; handles to it answer -ESTALE from now on. -EBUSY while another live context counts on it. */
+int pinion_device_remove(struct pinion_device *dev);
+
+/* The i-th device of the table, in no order that means anything; -ENOENT past the end. Borrowed until pinion_close(). */
+int pinion_device_at(struct pinion_context *ctx, size_t i, struct pinion_device **out);
+
+const char *pinion_device_key(const struct pinion_device *dev);
+
+/*
+ * Units in flight: never below the truth at some instant of the call, exact when nothing moves; a killed process is out
+ * as soon as it is dead. Loads alone, no system call. Errors: -ENODATA a synchronous device, which has no queue; -ESTALE.
+ */
+int pinion_device_pending(struct pinion_device *dev, enum pinion_scope scope, uint32_t *n);
+
+/* Everything known of the device, in one reading. */
+int pinion_device_info(struct pinion_device *dev, struct pinion_device_info *info);
+
+/* Up to @cap rows of live contexts; *@n is how many there are, which may be more than @cap. */
+int pinion_device_users(struct pinion_device *dev, struct pinion_device_user *rows, size_t cap, size_t *n);
+
+/*
+ * Waits until every unit submitted before the call is done or its owner is dead; units submitted later do not prolong it.
+ * Units may complete in any order. *@lost (may be NULL): units given up because their owner died: done is not dead.
+ * Errors: -ETIMEDOUT; -ESTALE.
+ */
+int pinion_device_flush(struct pinion_device *dev, enum pinion_scope scope, int64_t deadline_ns, uint64_t *lost);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

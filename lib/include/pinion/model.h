@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* model: a loaded file, its tensors in one sealed buffer that other processes attach to without a copy. */
+#ifndef PINION_MODEL_H
+#define PINION_MODEL_H
+
+#include <pinion/buffer.h>
+#include <pinion/index.h>
+#include <pinion/stream.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct pinion_context;
+struct pinion_model;
+
+/* Called from the loading thread some ten times a second; a non-zero result cancels the load with -ECANCELED. */
+typedef int (*pinion_progress_fn)(void *arg, uint64_t done, uint64_t total);
+
+struct pinion_load_opts {
+	size_t size;
+	enum pinion_io io;
+	enum pinion_pages pages;
+	enum pinion_hold hold;
+	const char *device; /* key of the device the reads count on; NULL: "hostio" */
+	pinion_progress_fn progress;
+	void *progress_arg;
+};
+
+struct pinion_load_stats {
+	size_t size; /* set by the caller */
+	uint64_t bytes_read;	/* from the file */
+	uint64_t direct_bytes;	/* of them by direct I/O */
+	uint64_t buffered_bytes;
+	uint64_t moved_bytes;	/* copied once more, because direct I/O could not place them aligned */
+	uint64_t staging_bytes; /* the most that staging took */
+	uint64_t alloc_ns;	/* making the buffer */
+	uint64_t read_ns;	/* from the first read to the last byte in place */
+	const char *buffered_why; /* why bytes went through the page cache; "" if none did; static */
+};
+
+/*
+ * Loads a model file into one buffer, then seals it. The caller owns *@out (pinion_model_free()).
+ * Errors: those of pinion_index_open() and pinion_buffer_alloc(); -EBADMSG the file changed while it was read.
+ */
+int pinion_model_load(struct pinion_context *ctx, const char *path, const struct pinion_load_opts *opts, struct pinion_model **out);
+
+struct pinion_attach_opts {
+	size_t size;
+	int64_t deadline_ns; /* how long to wait while it is being loaded; 0: do not wait, -EBUSY */
+};
+
+/*
+ * Attaches to the model that a holder serves under @name: same pages, index included, nothing is copied or parsed. The
+ * caller owns *@out; it stays whole when the holder goes. Errors: -ENOENT no such name; -EBUSY still loading;
+ * -ETIMEDOUT; -EPIPE the loader failed or died before the data was whole; -EPROTO the holder's answer is refused.
+ */
+int pinion_model_attach(struct pinion_context *ctx, const char *name, const struct pinion_attach_opts *opts, struct pinion_model **out);
+
+void pinion_model_free(struct pinion_model *m);
+
+/* As in index.h, with data and offset set. Safe from any thread. */
+int pinion_model_tensor(const struct pinion_model *m, const char *name, struct pinion_tensor *out);
+int pinion_model_tensor_at(const struct pinion_model *m, uint64_t i, struct pinion_tensor *out);
+int pinion_model_info(const struct pinion_model *m, struct pinion_index_info *info);
+
+/* How the load went; -ENODATA for an attached model. */
+int pinion_model_load_stats(const struct pinion_model *m, struct pinion_load_stats *stats);
+
+/* The buffer, borrowed from the model. */
+struct pinion_buffer *pinion_model_buffer(const struct pinion_model *m);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

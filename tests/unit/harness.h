@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What every unit test shares, over libcheck. Each test program ends with PINION_TEST_MAIN(suite function). A test that
+ * cannot run here says SKIP("reason") and must be named in tests/skips. tests/run adds the counts up.
+ */
+#ifndef PINION_TEST_HARNESS_H
+#define PINION_TEST_HARNESS_H
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* In a START_TEST body: records the skip and leaves the test. */
+#define SKIP(...)                                                                                                      \
+	do {                                                                                                           \
+		printf("SKIP %.*s: ", (int)(strlen(__func__) - strlen("_fn")), __func__);                              \
+		printf(__VA_ARGS__);                                                                                   \
+		printf("\n");                                                                                          \
+		fflush(stdout);                                                                                        \
+		return;                                                                                                \
+	} while (0)
+
+/* 0, or the test fails with the library's sentence. */
+#define ck_ok(expr)                                                                                                    \
+	do {                                                                                                           \
+		int ck_ok_ret = (expr);                                                                                \
+		ck_assert_msg(ck_ok_ret == 0, "%s: %d (%s)", #expr, ck_ok_ret, pinion_error());                        \
+	} while (0)
+
+/* The folder of test data in the source tree, and ../shared when it is there (NULL otherwise). */
+const char *test_data(void);
+const char *test_shared(void);
+
+/* A fresh private folder, removed when the test program ends; $PINION_DIR points into it. */
+const char *test_tmp(void);
+
+#define PINION_TEST_MAIN(suite)                                                                                        \
+	int main(void)                                                                                                 \
+	{                                                                                                              \
+		return test_run(suite());                                                                              \
+	}
+
+int test_run(Suite *suite);
+
+#endif
