@@ -18,6 +18,10 @@
 #define INDEX_BLOCK 4096u		  /* a file offset and its place in the buffer agree modulo this where placed */
 #define INDEX_MOVED_ALIGN 256u		  /* address alignment of a tensor that is moved */
 #define INDEX_PLACED_ALIGN 64u		  /* a safetensors tensor at a multiple of this in the file stays where it falls */
+#define INDEX_RUN_BYTES (1u << 20)	  /* in a file that also has others, such tensors stay only in runs this long */
+#define INDEX_NAME_MAX 1023u		  /* bytes of a tensor's name */
+#define INDEX_LABEL_MAX 255u		  /* bytes of the architecture and of the model's name */
+#define INDEX_SHOWN 100u		  /* room for a name in a sentence */
 
 enum index_format { INDEX_GGUF = 1, INDEX_SAFETENSORS = 2 };
 
@@ -75,6 +79,18 @@ void builder_free(struct index_builder *b);
 int gguf_parse(int fd, struct index_builder *b);
 int safetensors_parse(int fd, struct index_builder *b);
 
+/* Bytes that @t's type and shape need; -EBADMSG with the sentence, which begins with @where. */
+int index_need(const struct index_tensor *t, enum index_format format, const char *where, uint64_t *bytes);
+
+/* Whether @bytes at @offset lie inside a file of @file_bytes; -EBADMSG with the sentence, which begins with @where. */
+int index_inside(const char *where, uint64_t offset, uint64_t bytes, uint64_t file_bytes);
+
+/* Control characters (NUL and DEL too) have no place in a name: they would break lines and move cursors. */
+bool text_has_control(const char *text, uint64_t len);
+
+/* Copies @text into @out for a sentence or a label: cut to the room between characters, control characters as '?'. */
+void text_shown(char *out, size_t room, const char *text, uint64_t len);
+
 /* Sorts by file offset, refuses overlap and doubled names, places every tensor, makes the block (free()). */
 int index_build(struct index_builder *b, struct index_block **out);
 
@@ -84,7 +100,10 @@ int layout_place(struct index_block *block, struct index_tensor *tensor);
 /* Opens the file at @fd by its magic; the block is the caller's (free()). @path is for sentences only. */
 int index_read(int fd, const char *path, struct index_block **out);
 
-/* Whether @block of @bytes bytes can be believed: every offset in range, names terminated and sorted, data inside. */
+/*
+ * Whether @block of @bytes bytes can be believed: every offset in range, names terminated and sorted, data inside the
+ * file and the buffer. 0 or -EPROTO with the sentence.
+ */
 int index_check(const void *block, uint64_t bytes);
 
 static inline const struct index_tensor *index_tensors(const struct index_block *b)

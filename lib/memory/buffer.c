@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+#include "buffer.h"
+
+#include "../context.h"
+#include "../error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+const char *buffer_hold_name(enum pinion_hold hold)
+{
+	return hold == PINION_HOLD_REGISTERED ? "registered" : hold == PINION_HOLD_LOCKED ? "locked" : "unlocked";
+}
+
+int buffer_new(const struct provider_ops *provider, const struct pages *pages, void *writer, struct pinion_buffer **out)
+{
+	struct pinion_buffer *buf = calloc(1, sizeof(*buf));
+
+	if (!buf)
+		return fail(ENOMEM, "no memory for a buffer object");
+	buf->refs = 1;
+	buf->provider = provider;
+	buf->pages = *pages;
+	buf->writer.addr = writer;
+	pthread_mutex_init(&buf->lock, NULL);
+	*out = buf;
+	return 0;
+}
+
+static int check_opts(size_t size, const struct pinion_buffer_opts *opts)
+{
+	if (!size)
+		return fail(EINVAL, "a buffer has at least 1 byte");
+	if (opts->pages > PINION_PAGES_HUGE)
+		return fail(EINVAL, "pinion_buffer_opts.pages is %d, not one of enum pinion_pages", opts->pages);
+	if (opts->hold > PINION_HOLD_REGISTERED)
+		return fail(EINVAL, "pinion_buffer_opts.hold is %d, not one of enum pinion_hold", opts->hold);
+	return 0;
+}
+
+PINION_API int pinion_buffer_alloc(struct pinion_context *ctx, size_t size, const struct pinion_buffer_opts *opts,
+				   struct pinion_buffer **out)
+{
+	struct pinion_buffer_opts own = { .size = sizeof(own) };
+	struct pages_request req;
+	struct pages pages;
+	void *addr;
+	int ret = context_check(ctx);
+
+	if (!ret)
+		ret = opts_in(&own, sizeof(own), opts, "pinion_buffer_opts");
+	if (!ret)
+		ret = check_opts(size, &own);
+	if (ret)
+		return ret;
+	req = (struct pages_request){ .bytes = size, .pages = own.pages, .hold = own.hold,
+				      .label = own.label ? own.label : "pinion" };
+	ret = ctx->provider->pages_alloc(&req, &pages, &addr);
+	if (ret)
+		return ret;
+	ret = buffer_new(ctx->provider, &pages, addr, out);
+	if (ret) {
+		munmap(addr, pages.bytes);
+		ctx->provider->pages_close(&pages);
+	}
+	return ret;
+}
+
+PINION_API struct pinion_buffer *pinion_buffer_ref(struct pinion_buffer *buf)
+{
+	__atomic_add_fetch(&buf->refs, 1, __ATOMIC_RELAXED);
+	return buf;
+}
+
+PINION_API void pinion_buffer_unref(struct pinion_buffer *buf)
+{
+	if (!buf || __atomic_sub_fetch(&buf->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	if (buf->reader.addr)
+		munmap(buf->reader.addr, buf->pages.bytes);
+	if (buf->writer.addr)
+		munmap(buf->writer.addr, buf->pages.bytes);
+	buf->provider->pages_close(&buf->pages);
+	pthread_mutex_destroy(&buf->lock);
+	free(buf);
+}
+
+PINION_API uint64_t pinion_buffer_size(const struct pinion_buffer *buf)
+{
+	return buf->pages.bytes;
+}
+
+static struct buffer_map *map_of(struct pinion_buffer *buf, uint32_t prot)
+{
+	return prot & PINION_WRITE ? &buf->writer : &buf->reader;
+}
+
+static int check_prot(uint32_t prot)
+{
+	if (prot != PINION_READ && prot != (PINION_READ | PINION_WRITE))
+		return fail(EINVAL, "a mapping is PINION_READ or PINION_READ | PINION_WRITE, not 0x%x", prot);
+	return 0;
+}
+
+/* Under buf->lock. */
+static int make_map(struct pinion_buffer *buf, uint32_t prot)
+{
+	struct buffer_map *map = map_of(buf, prot);
+
+	if (map->addr)
+		return 0;
+	if ((prot & PINION_WRITE) && buf->pages.sealed)
+		return fail(EPERM, "the buffer is sealed: nobody can make a writable mapping of it any more");
+	return buf->provider->pages_map(&buf->pages, prot, &map->addr);
+}
+
+PINION_API int pinion_buffer_map(struct pinion_buffer *buf, uint32_t prot, void **addr)
+{
+	int ret = check_prot(prot);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&buf->lock);
+	if ((prot & PINION_WRITE) && buf->pages.sealed && !buf->writer.uses)
+		ret = fail(EPERM, "the buffer is sealed: nobody can make a writable mapping of it any more");
+	else
+		ret = make_map(buf, prot);
+	if (!ret) {
+		map_of(buf, prot)->uses++;
+		*addr = map_of(buf, prot)->addr;
+	}
+	pthread_mutex_unlock(&buf->lock);
+	return ret;
+}
+
+/* Under buf->lock: a mapping that carries the lock of the pages is kept until the last reference goes. */
+static void drop_map(struct pinion_buffer *buf, struct buffer_map *map)
+{
+	if (!map->addr || map->uses || buf->pages.hold == PINION_HOLD_LOCKED)
+		return;
+	munmap(map->addr, buf->pages.bytes);
+	map->addr = NULL;
+}
+
+PINION_API int pinion_buffer_unmap(struct pinion_buffer *buf, uint32_t prot)
+{
+	struct buffer_map *map = map_of(buf, prot);
+	int ret = check_prot(prot);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&buf->lock);
+	if (map->uses == 0)
+		ret = fail(EINVAL, "the buffer is not mapped that way");
+	else if (--map->uses == 0)
+		drop_map(buf, map);
+	pthread_mutex_unlock(&buf->lock);
+	return ret;
+}
+
+void buffer_drop_mappings(struct pinion_buffer *buf)
+{
+	pthread_mutex_lock(&buf->lock);
+	drop_map(buf, &buf->reader);
+	drop_map(buf, &buf->writer);
+	pthread_mutex_unlock(&buf->lock);
+}
+
+int buffer_lock_mapping(struct pinion_buffer *buf)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&buf->lock);
+	if (!buf->reader.addr || mlock(buf->reader.addr, buf->pages.bytes))
+		ret = buf->reader.addr ? -errno : -EINVAL;
+	pthread_mutex_unlock(&buf->lock);
+	return ret;
+}
+
+/* Under buf->lock: an unused writer must not outlive the seal, but the lock it carries must. */
+static int replace_writer(struct pinion_buffer *buf)
+{
+	int ret;
+
+	if (!buf->writer.addr || buf->writer.uses)
+		return 0;
+	if (buf->pages.hold == PINION_HOLD_LOCKED) {
+		ret = make_map(buf, PINION_READ);
+		if (ret)
+			return ret;
+		if (mlock(buf->reader.addr, buf->pages.bytes)) {
+			buf->pages.hold = PINION_HOLD_NONE;
+			snprintf(buf->pages.hold_why, sizeof(buf->pages.hold_why), "mlock of the sealed mapping: %s",
+				 strerrordesc_np(errno));
+		}
+	}
+	munmap(buf->writer.addr, buf->pages.bytes);
+	buf->writer.addr = NULL;
+	return 0;
+}
+
+PINION_API int pinion_buffer_seal(struct pinion_buffer *buf)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&buf->lock);
+	if (!buf->pages.sealed)
+		ret = buf->provider->pages_seal(&buf->pages);
+	if (!ret)
+		ret = replace_writer(buf);
+	pthread_mutex_unlock(&buf->lock);
+	return ret;
+}
+
+PINION_API int pinion_buffer_export(struct pinion_buffer *buf)
+{
+	int fd = fcntl(buf->pages.fd, F_DUPFD_CLOEXEC, 0);
+
+	return fd < 0 ? fail_errno(errno, "duplicating the buffer's descriptor") : fd;
+}
+
+/* Bytes of the mapping at @addr that the kernel shows mapped by huge pages. */
+static uint64_t huge_bytes(const void *addr)
+{
+	char line[512], head[32];
+	uint64_t bytes = 0, kb;
+	bool here = false;
+	FILE *f = fopen("/proc/self/smaps", "re");
+
+	if (!f)
+		return 0;
+	snprintf(head, sizeof(head), "%lx-", (unsigned long)addr);
+	while (fgets(line, sizeof(line), f)) {
+		if (here && sscanf(line, "ShmemPmdMapped: %llu kB", (unsigned long long *)&kb) == 1) {
+			bytes = kb * 1024;
+			break;
+		}
+		if (!strncmp(line, head, strlen(head)))
+			here = true;
+	}
+	fclose(f);
+	return bytes;
+}
+
+PINION_API int pinion_buffer_info(struct pinion_buffer *buf, struct pinion_buffer_info *info)
+{
+	struct pinion_buffer_info own = { .size = sizeof(own) };
+	const void *addr;
+
+	pthread_mutex_lock(&buf->lock);
+	addr = buf->writer.addr ? buf->writer.addr : buf->reader.addr;
+	own.bytes = buf->pages.bytes;
+	own.huge_bytes = addr && buf->pages.page_size > 4096 ? huge_bytes(addr) : 0;
+	own.page_size = buf->pages.page_size;
+	own.rights = buf->pages.sealed ? PINION_READ : PINION_READ | PINION_WRITE;
+	own.hold = buf->pages.hold;
+	own.hold_why = buf->pages.hold_why;
+	pthread_mutex_unlock(&buf->lock);
+	return opts_out(info, &own, sizeof(own), "pinion_buffer_info");
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* buffer: the inside of a buffer, for those in the library that make or hand one over. */
+#ifndef PINION_LIB_BUFFER_H
+#define PINION_LIB_BUFFER_H
+
+#include <pinion/buffer.h>
+#include <pthread.h>
+
+#include "../provider/provider.h"
+
+struct buffer_map {
+	void *addr;
+	uint32_t uses; /* 0 and mapped: kept because it carries the lock, or for the first to ask */
+};
+
+struct pinion_buffer {
+	uint32_t refs;
+	const struct provider_ops *provider;
+	pthread_mutex_t lock; /* everything below */
+	struct pages pages;
+	struct buffer_map reader, writer;
+};
+
+/* A buffer over @pages, which become its own. @writer: a writable mapping of them, or NULL. */
+int buffer_new(const struct provider_ops *provider, const struct pages *pages, void *writer, struct pinion_buffer **out);
+
+/* Gives up mappings that nobody uses and that hold nothing: what a process does that only keeps the memory for others. */
+void buffer_drop_mappings(struct pinion_buffer *buf);
+
+/* Locks this process's readable mapping in RAM. 0; -errno, which is no failure worth a sentence to most. */
+int buffer_lock_mapping(struct pinion_buffer *buf);
+
+const char *buffer_hold_name(enum pinion_hold hold);
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* room: how much memory can be taken now without the kernel killing someone for it. */
+#ifndef PINION_LIB_ROOM_H
+#define PINION_LIB_ROOM_H
+
+#include <stdint.h>
+
+/*
+ * 0 when @need more bytes can be had: MemAvailable and, under every ancestor cgroup (v1 and v2) of this process, limit -
+ * use + reclaimable page cache. Else -ENOMEM and a sentence that names the file, its value and the need. What cannot be
+ * read limits nothing.
+ */
+int room_check(uint64_t need, const char *what);
+
+#endif

@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: MIT */
+#include "index.h"
+
+#include "../error.h"
+#include "reader.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pinion/context.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct pinion_index {
+	struct index_block *block;
+};
+
+static const uint32_t *by_name(const struct index_block *b)
+{
+	return (const uint32_t *)((const char *)b + b->by_name);
+}
+
+static const char *name_at(const struct index_block *b, uint64_t i)
+{
+	return index_string(b, index_tensors(b)[by_name(b)[i]].name);
+}
+
+int64_t index_find(const struct index_block *b, const char *name)
+{
+	uint64_t low = 0, high = b->tensor_count;
+
+	while (low < high) {
+		uint64_t mid = low + (high - low) / 2;
+		int order = strcmp(name, name_at(b, mid));
+
+		if (!order)
+			return by_name(b)[mid];
+		if (order < 0)
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	return -1;
+}
+
+void index_describe(const struct index_block *b, uint64_t i, struct pinion_tensor *out)
+{
+	const struct index_tensor *t = &index_tensors(b)[i];
+
+	*out = (struct pinion_tensor){
+		.name = index_string(b, t->name),
+		.type = t->type,
+		.rank = t->rank,
+		.bytes = t->bytes,
+		.file_offset = t->file_offset,
+		.offset = t->offset,
+	};
+	memcpy(out->shape, t->shape, sizeof(out->shape));
+}
+
+void index_describe_file(const struct index_block *b, struct pinion_index_info *info)
+{
+	*info = (struct pinion_index_info){
+		.size = sizeof(*info),
+		.format = b->format == INDEX_GGUF ? "gguf" : "safetensors",
+		.version = b->version,
+		.alignment = b->alignment,
+		.file_bytes = b->file_bytes,
+		.data_offset = b->data_offset,
+		.tensors = b->tensor_count,
+		.tensor_bytes = b->tensor_bytes,
+		.buffer_bytes = b->buffer_bytes,
+		.moved_bytes = b->moved_bytes,
+		.architecture = index_string(b, b->architecture),
+		.name = index_string(b, b->model_name),
+	};
+}
+
+/* The parts lie where index_build() puts them, one behind the other, and the last byte ends whatever string is last. */
+static int check_parts(const struct index_block *b, uint64_t bytes)
+{
+	uint64_t tensors = sizeof(*b), names, strings;
+
+	if (bytes < sizeof(*b) || (uintptr_t)b % _Alignof(struct index_block))
+		return fail(EPROTO, "%" PRIu64 " bytes at %p cannot be one, which needs %zu or more", bytes,
+			    (const void *)b, sizeof(*b));
+	if (b->magic != INDEX_MAGIC || b->bytes != bytes || b->reserved)
+		return fail(EPROTO, "its magic is %" PRIx64 " and its size %" PRIu64 ", they must be %llx and %" PRIu64,
+			    b->magic, b->bytes, INDEX_MAGIC, bytes);
+	if (b->tensor_count > UINT32_MAX)
+		return fail(EPROTO, "it counts %" PRIu64 " tensors", b->tensor_count);
+	names = tensors + b->tensor_count * sizeof(struct index_tensor);
+	strings = names + b->tensor_count * sizeof(uint32_t);
+	if (b->tensors != tensors || b->by_name != names || b->strings != strings || strings >= bytes)
+		return fail(EPROTO, "its parts for %" PRIu64 " tensors are not where they belong in %" PRIu64 " bytes",
+			    b->tensor_count, bytes);
+	if (*((const char *)b + bytes - 1))
+		return fail(EPROTO, "its last string does not end");
+	return 0;
+}
+
+static int check_file(const struct index_block *b)
+{
+	bool gguf = b->format == INDEX_GGUF;
+	bool power = b->alignment && !(b->alignment & (b->alignment - 1));
+
+	if (!gguf && b->format != INDEX_SAFETENSORS)
+		return fail(EPROTO, "format %" PRIu32 " is not known", b->format);
+	if (gguf ? !power || b->version < 2 || b->version > 3 : b->alignment || b->version)
+		return fail(EPROTO, "version %" PRIu32 " with alignment %" PRIu32 " is not one of its format",
+			    b->version, b->alignment);
+	if (b->file_bytes > INT64_MAX || b->data_offset > b->file_bytes)
+		return fail(EPROTO, "its data begins at %" PRIu64 " of a file of %" PRIu64, b->data_offset,
+			    b->file_bytes);
+	if (!b->buffer_bytes || b->buffer_bytes > INT64_MAX)
+		return fail(EPROTO, "its buffer has %" PRIu64 " bytes", b->buffer_bytes);
+	return 0;
+}
+
+static int check_label(const struct index_block *b, uint64_t offset, const char *what)
+{
+	uint64_t len;
+
+	if (offset < b->strings || offset >= b->bytes)
+		return fail(EPROTO, "the %s is at %" PRIu64 ", strings are from %" PRIu64 " to %" PRIu64, what, offset,
+			    b->strings, b->bytes);
+	len = strnlen(index_string(b, offset), INDEX_LABEL_MAX + 1);
+	if (len > INDEX_LABEL_MAX || text_has_control(index_string(b, offset), len))
+		return fail(EPROTO, "the %s has a control character or more than %u bytes", what, INDEX_LABEL_MAX);
+	return 0;
+}
+
+static int check_name(const struct index_block *b, const struct index_tensor *t, const char *where)
+{
+	const char *name;
+
+	if (t->name < b->strings || t->name >= b->bytes || !t->name_bytes || t->name_bytes > INDEX_NAME_MAX ||
+	    t->name_bytes >= b->bytes - t->name)
+		return fail(EPROTO,
+			    "%s: its name of %" PRIu32 " bytes is at %" PRIu64 ", strings are from %" PRIu64
+			    " to %" PRIu64,
+			    where, t->name_bytes, t->name, b->strings, b->bytes);
+	name = index_string(b, t->name);
+	if (name[t->name_bytes] || text_has_control(name, t->name_bytes))
+		return fail(EPROTO, "%s: its name has a control character or is longer than %" PRIu32 " bytes", where,
+			    t->name_bytes);
+	return 0;
+}
+
+static int check_shape(const struct index_block *b, const struct index_tensor *t, const char *where)
+{
+	uint64_t need;
+	int ret;
+
+	if (t->rank > PINION_RANK_MAX)
+		return fail(EPROTO, "%s: its rank is %" PRIu32 ", at most %d is allowed", where, t->rank,
+			    PINION_RANK_MAX);
+	for (uint32_t i = t->rank; i < PINION_RANK_MAX; i++)
+		if (t->shape[i] != 1)
+			return fail(EPROTO, "%s: dimension %" PRIu32 " beyond its rank is %" PRIu64, where, i,
+				    t->shape[i]);
+	ret = index_need(t, b->format, where, &need);
+	if (!ret && need != t->bytes)
+		ret = fail(EPROTO, "%s: its shape needs %" PRIu64 " bytes, it has %" PRIu64, where, need, t->bytes);
+	return ret;
+}
+
+static int check_place(const struct index_block *b, const struct index_tensor *t, const char *where)
+{
+	bool aligned =
+		t->moved ? t->offset % INDEX_MOVED_ALIGN == 0 : t->offset % INDEX_BLOCK == t->file_offset % INDEX_BLOCK;
+	int ret = index_inside(where, t->file_offset, t->bytes, b->file_bytes);
+
+	if (ret)
+		return ret;
+	if (t->file_offset < b->data_offset)
+		return fail(EPROTO, "%s: it is at %" PRIu64 " of the file, before the data at %" PRIu64, where,
+			    t->file_offset, b->data_offset);
+	if (b->format == INDEX_GGUF && (t->file_offset - b->data_offset) % b->alignment)
+		return fail(EPROTO, "%s: it is at %" PRIu64 " of the data, not a multiple of %" PRIu32, where,
+			    t->file_offset - b->data_offset, b->alignment);
+	if (t->moved > 1 || (t->moved && (b->format == INDEX_GGUF || !t->bytes)))
+		return fail(EPROTO, "%s: moved is %" PRIu32, where, t->moved);
+	if (t->bytes ? !aligned : t->offset != 0)
+		return fail(EPROTO, "%s: it cannot be at %" PRIu64 " of the buffer", where, t->offset);
+	if (t->offset > b->buffer_bytes || t->bytes > b->buffer_bytes - t->offset)
+		return fail(EPROTO,
+			    "%s: needs %" PRIu64 " bytes at offset %" PRIu64 " of the buffer, which has %" PRIu64,
+			    where, t->bytes, t->offset, b->buffer_bytes);
+	return 0;
+}
+
+/* Every entry by itself, their order in the file, and the sums. No sum overflows: without overlap it fits the file. */
+static int check_tensors(const struct index_block *b)
+{
+	uint64_t end = 0, at = 0, tensor_bytes = 0, moved_bytes = 0;
+	const struct index_tensor *t = index_tensors(b);
+	char where[32];
+	int ret;
+
+	for (uint64_t i = 0; i < b->tensor_count; i++, t++) {
+		snprintf(where, sizeof(where), "tensor %" PRIu64, i);
+		ret = check_name(b, t, where);
+		if (!ret)
+			ret = check_shape(b, t, where);
+		if (!ret)
+			ret = check_place(b, t, where);
+		if (ret)
+			return ret;
+		if (t->file_offset < at || (t->bytes && t->file_offset < end))
+			return fail(EPROTO, "%s: it is at %" PRIu64 " of the file, the one before it at %" PRIu64,
+				    where, t->file_offset, at);
+		at = t->file_offset;
+		end = t->bytes ? at + t->bytes : end;
+		tensor_bytes += t->bytes;
+		moved_bytes += t->moved ? t->bytes : 0;
+	}
+	if (b->tensor_bytes != tensor_bytes || b->moved_bytes != moved_bytes)
+		return fail(EPROTO,
+			    "it says %" PRIu64 " bytes and %" PRIu64 " moved, its tensors have %" PRIu64
+			    " and %" PRIu64,
+			    b->tensor_bytes, b->moved_bytes, tensor_bytes, moved_bytes);
+	return 0;
+}
+
+/* Names that rise from each to the next are all different, so their entries are too, and none is missing. */
+static int check_names(const struct index_block *b)
+{
+	for (uint64_t i = 0; i < b->tensor_count; i++) {
+		if (by_name(b)[i] >= b->tensor_count)
+			return fail(EPROTO, "name %" PRIu64 " is of tensor %" PRIu32 " of %" PRIu64, i, by_name(b)[i],
+				    b->tensor_count);
+		if (i && strcmp(name_at(b, i - 1), name_at(b, i)) >= 0)
+			return fail(EPROTO, "name %" PRIu64 " does not come after the one before it", i);
+	}
+	return 0;
+}
+
+int index_check(const void *block, uint64_t bytes)
+{
+	const struct index_block *b = block;
+	int ret = check_parts(b, bytes);
+
+	if (!ret)
+		ret = check_file(b);
+	if (!ret)
+		ret = check_label(b, b->architecture, "architecture");
+	if (!ret)
+		ret = check_label(b, b->model_name, "model's name");
+	if (!ret)
+		ret = check_tensors(b);
+	if (!ret)
+		ret = check_names(b);
+	return ret ? fail(EPROTO, "the index is refused: %s", pinion_error()) : 0;
+}
+
+static const char *kind_of(mode_t mode)
+{
+	if (S_ISDIR(mode))
+		return "a directory";
+	if (S_ISFIFO(mode))
+		return "a FIFO";
+	if (S_ISCHR(mode) || S_ISBLK(mode))
+		return "a device";
+	return S_ISSOCK(mode) ? "a socket" : "something else";
+}
+
+static int refuse_magic(const unsigned char *first, uint64_t bytes)
+{
+	if (first[0] == '{')
+		return fail(EBADMSG, "it begins like JSON; of a model in several files give the safetensors files");
+	return fail(
+		EBADMSG,
+		"neither GGUF, whose magic is 47 47 55 46, nor safetensors, whose header begins with '{' at offset 8: "
+		"%" PRIu64 " bytes with the magic %02x %02x %02x %02x",
+		bytes, first[0], first[1], first[2], first[3]);
+}
+
+/* By what the file begins with, not by how it is called. */
+static int parse(int fd, struct index_builder *b)
+{
+	unsigned char first[9] = {0};
+	struct reader r;
+	int ret = reader_open(&r, fd, b->file_bytes);
+
+	if (ret)
+		return ret;
+	ret = reader_read(&r, first, b->file_bytes < sizeof(first) ? b->file_bytes : sizeof(first), "the magic");
+	reader_close(&r);
+	if (ret)
+		return ret;
+	if (!memcmp(first, "GGUF", 4) || !memcmp(first, "FUGG", 4))
+		return gguf_parse(fd, b);
+	if (first[8] == '{')
+		return safetensors_parse(fd, b);
+	return refuse_magic(first, b->file_bytes);
+}
+
+static int read_block(int fd, struct index_block **out)
+{
+	struct index_builder b = {0};
+	struct stat st;
+	int ret;
+
+	if (fstat(fd, &st))
+		return fail_errno(errno, "looking at it");
+	/* Reading a FIFO or a device could wait for ever or do something. */
+	if (!S_ISREG(st.st_mode))
+		return fail(EINVAL, "it is %s, a regular file is needed", kind_of(st.st_mode));
+	if (!st.st_size)
+		return fail(EBADMSG, "the file is empty");
+	b.file_bytes = st.st_size;
+	ret = parse(fd, &b);
+	if (!ret)
+		ret = index_build(&b, out);
+	builder_free(&b);
+	return ret;
+}
+
+/* The end of a long path says more than its beginning. */
+static void path_shown(char *out, size_t room, const char *path)
+{
+	size_t len = strlen(path);
+	size_t skip = len < room ? 0 : len - room + 1;
+
+	text_shown(out, room, path + skip, len - skip);
+}
+
+int index_read(int fd, const char *path, struct index_block **out)
+{
+	char shown[INDEX_SHOWN];
+	int ret = read_block(fd, out);
+
+	if (!ret)
+		return 0;
+	path_shown(shown, sizeof(shown), path);
+	return fail(-ret, "%s: %s", shown, pinion_error());
+}
+
+PINION_API int pinion_index_open(const char *path, struct pinion_index **out)
+{
+	struct index_block *block;
+	char shown[INDEX_SHOWN];
+	struct pinion_index *ix;
+	int fd, ret;
+
+	/* Without O_NONBLOCK the open of a FIFO would wait for a writer. */
+	fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (fd < 0) {
+		ret = -errno;
+		path_shown(shown, sizeof(shown), path);
+		return fail_errno(-ret, "opening %s", shown);
+	}
+	ret = index_read(fd, path, &block);
+	close(fd);
+	if (ret)
+		return ret;
+	ix = malloc(sizeof(*ix));
+	if (!ix) {
+		free(block);
+		return fail(ENOMEM, "no memory for an index");
+	}
+	ix->block = block;
+	*out = ix;
+	return 0;
+}
+
+PINION_API void pinion_index_free(struct pinion_index *ix)
+{
+	if (!ix)
+		return;
+	free(ix->block);
+	free(ix);
+}
+
+PINION_API int pinion_index_info(const struct pinion_index *ix, struct pinion_index_info *info)
+{
+	struct pinion_index_info own;
+
+	assert(ix);
+	index_describe_file(ix->block, &own);
+	return opts_out(info, &own, sizeof(own), "pinion_index_info");
+}
+
+PINION_API int pinion_index_tensor(const struct pinion_index *ix, const char *name, struct pinion_tensor *out)
+{
+	char shown[INDEX_SHOWN];
+	int64_t i;
+
+	assert(ix);
+	i = index_find(ix->block, name);
+	if (i < 0) {
+		text_shown(shown, sizeof(shown), name, strlen(name));
+		return fail(ENOENT, "there is no tensor '%s' among the %" PRIu64, shown, ix->block->tensor_count);
+	}
+	index_describe(ix->block, i, out);
+	return 0;
+}
+
+PINION_API int pinion_index_tensor_at(const struct pinion_index *ix, uint64_t i, struct pinion_tensor *out)
+{
+	assert(ix);
+	if (i >= ix->block->tensor_count)
+		return fail(ENOENT, "there is no tensor %" PRIu64 ", the file has %" PRIu64, i,
+			    ix->block->tensor_count);
+	index_describe(ix->block, i, out);
+	return 0;
+}

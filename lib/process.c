@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+#include "process.h"
+
+#include "error.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+static pthread_mutex_t page_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t *page; /* under page_lock; never unmapped, contexts point into it */
+
+static void fork_prepare(void)
+{
+	pthread_mutex_lock(&page_lock);
+}
+
+static void fork_done(void)
+{
+	pthread_mutex_unlock(&page_lock);
+}
+
+static int page_make(void)
+{
+	size_t bytes = sysconf(_SC_PAGESIZE);
+	void *p;
+
+	if (page)
+		return 0;
+	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return fail_errno(errno, "mapping the page that marks this process");
+	if (madvise(p, bytes, MADV_WIPEONFORK)) {
+		int err = errno;
+
+		munmap(p, bytes);
+		return fail_errno(err == EINVAL ? EOPNOTSUPP : err, "MADV_WIPEONFORK (needs Linux 4.14)");
+	}
+	/* A fork while another thread holds the lock would leave it locked in the child. */
+	pthread_atfork(fork_prepare, fork_done, fork_done);
+	page = p;
+	return 0;
+}
+
+int process_mark(struct process_mark *mark)
+{
+	int ret;
+
+	pthread_mutex_lock(&page_lock);
+	ret = page_make();
+	while (!ret && !*page)
+		if (getrandom(page, sizeof(*page), 0) != sizeof(*page))
+			ret = fail_errno(errno, "getrandom");
+	if (!ret) {
+		mark->now = page;
+		mark->made = *page;
+	}
+	pthread_mutex_unlock(&page_lock);
+	return ret;
+}
+
+int process_fail(const char *what)
+{
+	return fail(EOWNERDEAD, "this %s was made by another process and does not survive fork(); open a context of your own",
+		    what);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+/* counter device: the table of devices in the counter file, and the lanes that slots have for them. */
+#include "counter_file.h"
+
+#include "../error.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+
+static int check_key(const char *key)
+{
+	size_t len = strnlen(key, PINION_KEY_MAX + 1);
+
+	if (len == 0 || len > PINION_KEY_MAX)
+		return fail(EINVAL, "a device key has 1 to %d characters, this one has %s", PINION_KEY_MAX, len ? "more" : "none");
+	for (size_t i = 0; i < len; i++)
+		if (!isgraph((unsigned char)key[i]))
+			return fail(EINVAL, "a device key is printable ASCII without space; character %zu is 0x%02x", i + 1,
+				    (unsigned char)key[i]);
+	return 0;
+}
+
+static void describe(struct counts *c, uint32_t index, struct counts_device *out)
+{
+	out->entry = &c->file->device[index];
+	out->index = index;
+	out->generation = __atomic_load_n(&out->entry->generation, __ATOMIC_ACQUIRE);
+}
+
+/* Under head.lock. */
+static bool lookup(struct counts *c, const char *key, struct counts_device *out)
+{
+	for (uint32_t d = 0; d < COUNTER_DEVICES; d++) {
+		struct counter_device *dev = &c->file->device[d];
+
+		if (dev->generation && !strncmp(dev->key, key, sizeof(dev->key))) {
+			describe(c, d, out);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Under head.lock: whether a living context other than @mine has a lane for the device. */
+static bool in_use(struct counts *c, uint32_t index, uint32_t mine)
+{
+	const struct counter_file *f = c->file;
+
+	for (uint32_t s = 0; s < f->head.slots_used && s < COUNTER_SLOTS; s++)
+		if (s != mine && (f->device[index].slots[s / 64] >> (s % 64) & 1) &&
+		    pinion_owner_alive(__atomic_load_n(&f->owner[s], __ATOMIC_ACQUIRE)))
+			return true;
+	return false;
+}
+
+/* Under head.lock: a place of the table for a new device; one that nobody living counts on gives way when it is full. */
+static int find_place(struct counts *c, uint32_t *index)
+{
+	for (uint32_t d = 0; d < COUNTER_DEVICES; d++) {
+		if (!c->file->device[d].generation) {
+			*index = d;
+			return 0;
+		}
+	}
+	for (uint32_t d = 0; d < COUNTER_DEVICES; d++) {
+		if (!in_use(c, d, COUNTER_SLOTS)) {
+			*index = d;
+			return 0;
+		}
+	}
+	return fail(ENOSPC, "the table holds %u devices, all in use; remove one", COUNTER_DEVICES);
+}
+
+/* Under head.lock: takes the device's lanes from every slot; the lanes stay unused until their owner closes. */
+static void clear_device(struct counts *c, uint32_t index)
+{
+	struct counter_file *f = c->file;
+	struct counter_device *dev = &f->device[index];
+
+	__atomic_store_n(&dev->generation, 0, __ATOMIC_SEQ_CST);
+	pinion_roster_bump(&f->head.seq);
+	for (uint32_t s = 0; s < f->head.slots_used && s < COUNTER_SLOTS; s++)
+		if (dev->slots[s / 64] >> (s % 64) & 1)
+			__atomic_store_n(&f->lanes[index][s], 0, __ATOMIC_RELEASE);
+	memset(dev->slots, 0, sizeof(dev->slots));
+	pinion_roster_bump(&f->head.seq);
+	counts_wake(dev);
+}
+
+static int add_new(struct counts *c, const char *key, const struct pinion_device_opts *opts, bool has_queue,
+		   struct counts_device *out)
+{
+	struct counter_file *f = c->file;
+	struct counter_device *dev;
+	uint32_t index = 0;
+	int ret;
+
+	ret = find_place(c, &index);
+	if (!ret)
+		ret = counter_room(c, f->lanes[index], sizeof(f->lanes[index]));
+	if (ret)
+		return ret;
+	dev = &f->device[index];
+	if (dev->generation)
+		clear_device(c, index);
+	memset(dev->key, 0, sizeof(dev->key));
+	memcpy(dev->key, key, strlen(key));
+	dev->budget = opts->budget;
+	dev->capacity = opts->capacity;
+	dev->has_queue = has_queue;
+	dev->reclaimed = 0;
+	dev->retired = 0;
+	__atomic_store_n(&dev->generation, ++f->head.generation, __ATOMIC_SEQ_CST);
+	describe(c, index, out);
+	return 0;
+}
+
+int counts_device_add(struct counts *c, const char *key, const struct pinion_device_opts *opts, bool has_queue,
+		      struct counts_device *out)
+{
+	int ret = check_key(key);
+
+	if (ret)
+		return ret;
+	counter_lock(&c->file->head.lock);
+	if (!lookup(c, key, out))
+		ret = add_new(c, key, opts, has_queue, out);
+	counter_unlock(&c->file->head.lock);
+	return ret;
+}
+
+int counts_device_find(struct counts *c, const char *key, struct counts_device *out)
+{
+	bool found;
+	int ret = check_key(key);
+
+	if (ret)
+		return ret;
+	counter_lock(&c->file->head.lock);
+	found = lookup(c, key, out);
+	counter_unlock(&c->file->head.lock);
+	return found ? 0 : fail(ENOENT, "no device has the key '%s'; add it with pinion_device_add()", key);
+}
+
+int counts_device_at(struct counts *c, uint32_t i, struct counts_device *out)
+{
+	int ret = -ENOENT;
+
+	counter_lock(&c->file->head.lock);
+	for (uint32_t d = 0; d < COUNTER_DEVICES; d++) {
+		if (c->file->device[d].generation && i-- == 0) {
+			describe(c, d, out);
+			ret = 0;
+			break;
+		}
+	}
+	counter_unlock(&c->file->head.lock);
+	return ret ? fail(ENOENT, "there are no more devices") : 0;
+}
+
+static int stale(const struct counts_device *dev)
+{
+	return fail(ESTALE, "the device with generation %llu was removed; find it again by its key",
+		    (unsigned long long)dev->generation);
+}
+
+int counts_device_remove(struct counts *c, const struct counts_device *dev)
+{
+	int ret = 0;
+
+	counter_lock(&c->file->head.lock);
+	if (!counts_device_current(dev))
+		ret = stale(dev);
+	else if (in_use(c, dev->index, c->slot))
+		ret = fail(EBUSY, "device '%s' is in use by another process; 'pinion top' shows which", dev->entry->key);
+	else
+		clear_device(c, dev->index);
+	counter_unlock(&c->file->head.lock);
+	return ret;
+}
+
+/* Under head.lock: the epoch that the slot's other lanes of the device show, so that a flush sees one parity. */
+static uint32_t sibling_epoch(struct counts *c, uint32_t index)
+{
+	struct counter_file *f = c->file;
+	uint64_t mask = f->lanes[index][c->slot] & COUNTER_LANE_MASK;
+
+	return mask ? pinion_load(&pinion_lane_control(&f->page[c->slot], __builtin_ctzll(mask))->epoch) : 0;
+}
+
+int counts_lane_attach(struct counts *c, const struct counts_device *dev, bool shared, uint32_t *lane)
+{
+	struct counter_file *f = c->file;
+	struct pinion_counter_page *page = &f->page[c->slot];
+	int ret = 0;
+
+	counter_lock(&f->head.lock);
+	if (!counts_device_current(dev)) {
+		ret = stale(dev);
+	} else if (!dev->entry->has_queue) {
+		ret = fail(ENODATA, "device '%s' is synchronous and has no queue to count", dev->entry->key);
+	} else if (!c->free_lanes) {
+		ret = fail(EAGAIN, "all %u lanes of this context are bound; open another context for more devices", PINION_LANES);
+	} else {
+		*lane = __builtin_ctzll(c->free_lanes);
+		c->free_lanes &= c->free_lanes - 1;
+		/* A thread of the slot's dead owner may have run a moment longer than the owner word said. */
+		pinion_lane_retire(&page->lane[*lane]);
+		pinion_lane_control(page, *lane)->armed = 0;
+		pinion_store(&pinion_lane_control(page, *lane)->epoch, sibling_epoch(c, dev->index));
+		if (shared)
+			__atomic_or_fetch(&f->facts[c->slot].shared, UINT64_C(1) << *lane, __ATOMIC_RELAXED);
+		__atomic_or_fetch(&f->lanes[dev->index][c->slot], UINT64_C(1) << *lane, __ATOMIC_RELEASE);
+		__atomic_or_fetch(&dev->entry->slots[c->slot / 64], UINT64_C(1) << (c->slot % 64), __ATOMIC_RELEASE);
+	}
+	counter_unlock(&f->head.lock);
+	return ret;
+}
+
+uint32_t counts_lanes_free(struct counts *c)
+{
+	uint32_t n;
+
+	counter_lock(&c->file->head.lock);
+	n = __builtin_popcountll(c->free_lanes);
+	counter_unlock(&c->file->head.lock);
+	return n;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+#include "counter_file.h"
+
+#include "../error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- the robust mutexes -------------------------------------------------------------------------------------------- */
+
+/*
+ * What a dead holder can leave half done is safe to find: a claim ends with the owner word, so an unfinished one is a
+ * dead slot again; a device is there once its generation is; a sequence that was bumped once too often costs a reader one
+ * more look.
+ */
+static int recovered(pthread_mutex_t *lock, int err)
+{
+	if (err == EOWNERDEAD) {
+		pthread_mutex_consistent(lock);
+		return 0;
+	}
+	return err;
+}
+
+void counter_lock(pthread_mutex_t *lock)
+{
+	recovered(lock, pthread_mutex_lock(lock));
+}
+
+int counter_lock_until(pthread_mutex_t *lock, int64_t deadline_ns)
+{
+	struct timespec ts = { .tv_sec = deadline_ns / 1000000000, .tv_nsec = deadline_ns % 1000000000 };
+
+	if (deadline_ns == INT64_MAX)
+		return -recovered(lock, pthread_mutex_lock(lock));
+	return -recovered(lock, pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &ts));
+}
+
+void counter_unlock(pthread_mutex_t *lock)
+{
+	pthread_mutex_unlock(lock);
+}
+
+void counter_mutex_init(pthread_mutex_t *lock)
+{
+	pthread_mutexattr_t attr;
+
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+	pthread_mutex_init(lock, &attr);
+	pthread_mutexattr_destroy(&attr);
+}
+
+/* ---- the file ------------------------------------------------------------------------------------------------------ */
+
+int counter_room(struct counts *c, const void *from, size_t bytes)
+{
+	off_t offset = (const char *)from - (const char *)c->file;
+	int err = posix_fallocate(c->fd, offset, bytes);
+
+	if (err)
+		return fail_errno(err, "the counter file needs %zu more bytes in the runtime directory", bytes);
+	return 0;
+}
+
+static void read_boot(char boot[40])
+{
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : read(fd, boot, 36);
+
+	memset(boot + (n > 0 ? n : 0), 0, 40 - (n > 0 ? n : 0));
+	if (fd >= 0)
+		close(fd);
+}
+
+static int map_file(struct counts *c)
+{
+	void *p = mmap(NULL, sizeof(struct counter_file), PROT_READ | PROT_WRITE, MAP_SHARED, c->fd, 0);
+
+	if (p == MAP_FAILED)
+		return fail_errno(errno, "mapping the counter file");
+	if (madvise(p, sizeof(struct counter_file), MADV_DONTFORK)) {
+		int err = errno;
+
+		munmap(p, sizeof(struct counter_file));
+		return fail_errno(err, "keeping the counter file from children");
+	}
+	c->file = p;
+	return 0;
+}
+
+/* Under the directory's lock: fills a fresh file. The magic comes last, so a maker that dies leaves none. */
+static int fill_file(struct counts *c, const char boot[40])
+{
+	struct counter_head *head = &c->file->head;
+	int ret = counter_room(c, c->file, offsetof(struct counter_file, facts));
+
+	if (ret)
+		return ret;
+	memcpy(head->boot, boot, sizeof(head->boot));
+	head->bytes = sizeof(struct counter_file);
+	counter_mutex_init(&head->lock);
+	__atomic_store_n(&head->magic, COUNTER_MAGIC, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/* 1: the file is whole and of this boot; 0: to be made anew; -errno. */
+static int judge_file(struct counts *c, struct rundir *dir, const char boot[40])
+{
+	struct stat st;
+	struct counter_head head;
+	ssize_t n;
+
+	if (fstat(c->fd, &st))
+		return fail_errno(errno, "%s/%s", dir->path, COUNTER_NAME);
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
+		return fail(EPERM, "%s/%s is not a regular file of uid %u; remove it", dir->path, COUNTER_NAME, geteuid());
+	n = pread(c->fd, &head, sizeof(head), 0);
+	if (n < 0)
+		return fail_errno(errno, "%s/%s", dir->path, COUNTER_NAME);
+	if (n < (ssize_t)sizeof(head) || head.magic != COUNTER_MAGIC || memcmp(head.boot, boot, sizeof(head.boot)))
+		return 0;
+	if (head.bytes != sizeof(struct counter_file) || st.st_size != (off_t)sizeof(struct counter_file))
+		return fail(EPROTO, "%s/%s has another layout (%llu bytes, this library's has %zu); end the processes that use it and remove it",
+			    dir->path, COUNTER_NAME, (unsigned long long)head.bytes, sizeof(struct counter_file));
+	return 1;
+}
+
+static int open_at(struct rundir *dir, int flags)
+{
+	int fd = openat(dir->fd, COUNTER_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
+
+	return fd < 0 ? fail_errno(errno, "%s/%s", dir->path, COUNTER_NAME) : fd;
+}
+
+/* Under the directory's lock. */
+static int open_file(struct counts *c, struct rundir *dir)
+{
+	char boot[40];
+	int ret;
+
+	read_boot(boot);
+	c->fd = open_at(dir, O_CREAT);
+	if (c->fd < 0)
+		return c->fd;
+	ret = judge_file(c, dir, boot);
+	if (ret < 0)
+		goto err_close;
+	if (ret)
+		return map_file(c);
+
+	/* A file of an earlier boot may still be mapped by nobody; a name of its own makes sure of that. */
+	close(c->fd);
+	unlinkat(dir->fd, COUNTER_NAME, 0);
+	c->fd = open_at(dir, O_CREAT | O_EXCL);
+	if (c->fd < 0)
+		return c->fd;
+	if (ftruncate(c->fd, sizeof(struct counter_file))) {
+		ret = fail_errno(errno, "%s/%s", dir->path, COUNTER_NAME);
+		goto err_close;
+	}
+	ret = map_file(c);
+	if (ret)
+		goto err_close;
+	ret = fill_file(c, boot);
+	if (!ret)
+		return 0;
+	munmap(c->file, sizeof(struct counter_file));
+err_close:
+	close(c->fd);
+	return ret;
+}
+
+int counts_open(struct rundir *dir, struct counts **out)
+{
+	struct counts *c = calloc(1, sizeof(*c));
+	int lock_fd, ret;
+
+	if (!c)
+		return fail(ENOMEM, "no memory for a context");
+	ret = process_mark(&c->mark);
+	if (ret)
+		goto err_free;
+	ret = rundir_lock(dir, &lock_fd);
+	if (ret)
+		goto err_free;
+	ret = open_file(c, dir);
+	rundir_unlock(lock_fd);
+	if (ret)
+		goto err_free;
+	ret = counter_slot_claim(c);
+	if (ret)
+		goto err_unmap;
+	*out = c;
+	return 0;
+
+err_unmap:
+	munmap(c->file, sizeof(struct counter_file));
+	close(c->fd);
+err_free:
+	free(c);
+	return ret;
+}
+
+void counts_close(struct counts *c)
+{
+	/* In a child the mapping is not there, and its addresses may be someone else's by now. */
+	if (process_is_maker(&c->mark)) {
+		counter_slot_leave(c);
+		munmap(c->file, sizeof(struct counter_file));
+		}
+	close(c->fd);
+	free(c);
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * counter file: the memfd ground's counters, one file per user in the runtime directory, mapped by every context.
+ *
+ * A context is a session and holds one slot: an owner word, a row of facts about it, and a counter page whose layout
+ * and protocol are those of <linux/pinion_counters.h>. The owner word is a robust futex of a parked library thread: when
+ * that thread is gone, by whatever death, the kernel has marked the word before anyone can reap the process, forked
+ * children notwithstanding. Readers look at the word and skip a dead slot; no system call, no sweeper.
+ *
+ * Who writes what:
+ *   head.lock (robust mutex)  slots and devices change hands: claim, takeover, leave, attach of a lane, add, remove
+ *   head.seq                  bumped before and after a lane is taken from a device (pinion_roster_bump()), under lock
+ *   owner[slot]               the owner thread alone; the kernel when it dies
+ *   page[slot].lane[]         one thread of the owner per lane (shared lanes: atomic adds)
+ *   page[slot].control[]      the flusher that holds facts[slot].flush_lock
+ *   device.wake               whoever ends a unit while a lane is armed
+ * Readers take no lock: they read seq, walk, and read seq again.
+ *
+ * Whatever part of the file is in use has its blocks allocated before it is touched, so a full file system is an error
+ * of the call that needs the room, never a SIGBUS.
+ */
+#ifndef PINION_LIB_COUNTER_FILE_H
+#define PINION_LIB_COUNTER_FILE_H
+
+#include <linux/futex.h>
+#include <linux/pinion_counters.h>
+#include <pinion/device.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../process.h"
+#include "../rundir.h"
+
+#define COUNTER_NAME "counters.1" /* the layout's version, PINION_COUNTERS_VERSION */
+#define COUNTER_MAGIC 0x31544e43494e4950ull /* "PINICNT1" */
+#define COUNTER_SLOTS 1024u
+#define COUNTER_DEVICES 64u
+#define COUNTER_LANE_MASK ((UINT64_C(1) << PINION_LANES) - 1)
+
+struct counter_head {
+	uint64_t magic; /* written last, when the rest is in place */
+	uint64_t bytes; /* of the file, so that another build of this layout is told apart */
+	char boot[40];	/* the kernel's boot id: after a reboot no word in the file means anything */
+	pthread_mutex_t lock;
+	uint64_t generation; /* the last one given to a device or a slot */
+	uint32_t slots_used; /* slots below this have their blocks */
+	uint32_t reserved;
+	_Alignas(PINION_LINE_BYTES) __u64 seq;
+	char pad[4096 - 136];
+};
+
+struct counter_device {
+	char key[PINION_KEY_MAX + 1];
+	uint64_t generation; /* 0: no device */
+	uint64_t budget;
+	uint64_t reclaimed; /* units of slots that were taken over or left with units in flight */
+	uint64_t retired;   /* submitted by sessions that are gone */
+	uint32_t capacity;
+	uint32_t wake;	    /* futex: flushers sleep here */
+	uint32_t has_queue; /* 0: a synchronous device, nothing is ever counted on it */
+	char pad[20];
+	uint64_t slots[COUNTER_SLOTS / 64]; /* which slots have a lane for it */
+};
+
+struct counter_facts {
+	pthread_mutex_t flush_lock; /* robust: one flusher at a time for this slot */
+	uint64_t generation;	    /* differs for each owner */
+	uint64_t since_ns;	    /* CLOCK_BOOTTIME */
+	uint64_t shared;	    /* lanes that several threads share */
+	int32_t pid;
+	uint32_t uid;
+	char comm[16];
+	char pad[40];
+};
+
+struct counter_file {
+	struct counter_head head;
+	struct counter_device device[COUNTER_DEVICES];
+	uint32_t owner[COUNTER_SLOTS];
+	struct counter_facts facts[COUNTER_SLOTS];
+	uint64_t lanes[COUNTER_DEVICES][COUNTER_SLOTS]; /* which lanes of the slot are the device's */
+	struct pinion_counter_page page[COUNTER_SLOTS];
+};
+
+_Static_assert(sizeof(struct counter_head) == 4096, "the head is a page");
+_Static_assert(sizeof(struct counter_device) == 256, "a device is four lines");
+_Static_assert(sizeof(struct counter_facts) == 128, "facts are two lines");
+_Static_assert(sizeof(struct pinion_counter_page) == 4096, "a slot's counters are a page");
+
+/* What the kernel walks when the owner thread dies: a list of one node, which leads to the owner word. */
+struct counter_robust {
+	struct robust_list_head head;
+	struct robust_list node;
+};
+
+/* One context's view of the file. */
+struct counts {
+	struct counter_file *file; /* MADV_DONTFORK: a child must not reach its parent's lanes */
+	int fd;
+	struct process_mark mark;
+	uint32_t slot;
+	uint64_t slot_generation;
+	pthread_t owner;
+	struct counter_robust robust;
+	int32_t owner_tid;
+	uint32_t leave;		/* futex: tells the owner thread to give the slot up */
+	uint64_t free_lanes;	 /* of this slot's page, under head.lock */
+	uint32_t lanes_promised; /* of them, those kept back for shared lanes; the work room's, under its lock */
+};
+
+/* Opens or makes the file and claims a slot. The caller owns *@out. */
+int counts_open(struct rundir *dir, struct counts **out);
+
+/* Gives the slot up; what is still counted is reclaimed. In a forked child: frees the memory only. */
+void counts_close(struct counts *c);
+
+/* The owner's slot and generation name a living context, in a record that outlives it. */
+bool counts_slot_alive(struct counts *c, uint32_t slot, uint64_t generation);
+
+/* counter_file.c, for the others: the robust mutexes. A dead holder's is made consistent; what it left is safe. */
+void counter_lock(pthread_mutex_t *lock);
+int counter_lock_until(pthread_mutex_t *lock, int64_t deadline_ns);
+void counter_unlock(pthread_mutex_t *lock);
+void counter_mutex_init(pthread_mutex_t *lock);
+int counter_room(struct counts *c, const void *from, size_t bytes);
+
+/* counter_slot.c */
+int counter_slot_claim(struct counts *c);
+void counter_slot_leave(struct counts *c);
+
+/* counter_device.c: a device by its place in the table and the generation it had there. */
+struct counts_device {
+	struct counter_device *entry;
+	uint32_t index;
+	uint64_t generation;
+};
+
+int counts_device_add(struct counts *c, const char *key, const struct pinion_device_opts *opts, bool has_queue,
+		      struct counts_device *out);
+int counts_device_find(struct counts *c, const char *key, struct counts_device *out);
+int counts_device_at(struct counts *c, uint32_t index, struct counts_device *out);
+int counts_device_remove(struct counts *c, const struct counts_device *dev);
+
+/* Binds a free lane of this slot to @dev; @shared is recorded for readers. -EAGAIN none is free; -ESTALE. */
+int counts_lane_attach(struct counts *c, const struct counts_device *dev, bool shared, uint32_t *lane);
+uint32_t counts_lanes_free(struct counts *c);
+
+static inline bool counts_device_current(const struct counts_device *dev)
+{
+	return __builtin_expect(__atomic_load_n(&dev->entry->generation, __ATOMIC_RELAXED) == dev->generation, 1);
+}
+
+/* counter_read.c: loads alone. @mine: of this context only. */
+int counts_pending(const struct counts *c, const struct counts_device *dev, bool mine, uint64_t *high);
+int counts_info(const struct counts *c, const struct counts_device *dev, struct pinion_device_info *info);
+int counts_users(const struct counts *c, const struct counts_device *dev, struct pinion_device_user *rows, size_t cap,
+		 size_t *n);
+
+/* counter_flush.c */
+int counts_flush(struct counts *c, const struct counts_device *dev, bool mine, int64_t deadline_ns, uint64_t *lost);
+void counts_wake(struct counter_device *entry);
+
+#endif

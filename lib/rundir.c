@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+#include "rundir.h"
+
+#include "error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Opens @path when it is ours alone. */
+static int open_ours(const char *path)
+{
+	struct stat st;
+	int fd;
+
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return fail_errno(errno, "runtime directory %s", path);
+	if (fstat(fd, &st)) {
+		int err = errno;
+
+		close(fd);
+		return fail_errno(err, "runtime directory %s", path);
+	}
+	if (st.st_uid != geteuid() || (st.st_mode & 077)) {
+		close(fd);
+		return fail(EPERM,
+			    "runtime directory %s belongs to uid %u with mode %04o; it must be yours (uid %u) with mode 0700: "
+			    "chmod 700 it, or name another one in PINION_DIR",
+			    path, st.st_uid, st.st_mode & 07777, geteuid());
+	}
+	return fd;
+}
+
+static int make_and_open(const char *path)
+{
+	if (mkdir(path, 0700) && errno != EEXIST)
+		return fail_errno(errno, "making the runtime directory %s", path);
+	return open_ours(path);
+}
+
+static int take(struct rundir *out, const char *path)
+{
+	int fd;
+
+	if (snprintf(out->path, sizeof(out->path), "%s", path) >= (int)sizeof(out->path))
+		return fail(ENAMETOOLONG, "runtime directory: the path is longer than %d bytes", PATH_MAX - 1);
+	fd = make_and_open(path);
+	if (fd < 0)
+		return fd;
+	out->fd = fd;
+	return 0;
+}
+
+int rundir_open(const char *dir, struct rundir *out)
+{
+	const char *named = dir ? dir : secure_getenv("PINION_DIR");
+	const char *xdg = secure_getenv("XDG_RUNTIME_DIR");
+	char path[PATH_MAX];
+
+	if (named && *named)
+		return take(out, named);
+	if (xdg && *xdg == '/' && snprintf(path, sizeof(path), "%s/pinion", xdg) < (int)sizeof(path) && !take(out, path))
+		return 0;
+	if (!take(out, "/run/pinion"))
+		return 0;
+	snprintf(path, sizeof(path), "/tmp/pinion-%u", geteuid());
+	return take(out, path);
+}
+
+void rundir_close(struct rundir *rundir)
+{
+	close(rundir->fd);
+}
+
+static pthread_mutex_t lock_turn = PTHREAD_MUTEX_INITIALIZER;
+
+static void fork_prepare(void)
+{
+	pthread_mutex_lock(&lock_turn);
+}
+
+static void fork_done(void)
+{
+	pthread_mutex_unlock(&lock_turn);
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(fork_prepare, fork_done, fork_done);
+}
+
+int rundir_lock(struct rundir *rundir, int *lock_fd)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	int fd, err;
+
+	pthread_once(&once, watch_forks);
+	pthread_mutex_lock(&lock_turn);
+	fd = openat(rundir->fd, ".lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0) {
+		err = errno;
+		goto err_turn;
+	}
+	while (fcntl(fd, F_SETLKW, &lock)) {
+		err = errno;
+		if (err != EINTR)
+			goto err_close;
+	}
+	*lock_fd = fd;
+	return 0;
+
+err_close:
+	close(fd);
+err_turn:
+	pthread_mutex_unlock(&lock_turn);
+	return fail_errno(err, "locking %s/.lock", rundir->path);
+}
+
+void rundir_unlock(int lock_fd)
+{
+	close(lock_fd);
+	pthread_mutex_unlock(&lock_turn);
+}

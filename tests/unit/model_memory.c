@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT */
+#include "model_memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model_truth.h"
+
+/* Only their addresses are used: what they hold is in the state. */
+static struct pinion_counter_page page;
+struct memory_roster roster;
+struct model model;
+
+static struct {
+	const struct state *state;
+	const struct thread *thread;
+	unsigned int access, load;
+	struct op next;
+	int stale;
+} replay;
+
+struct pinion_control *memory_control(unsigned int lane)
+{
+	return pinion_lane_control(&page, lane);
+}
+
+struct pinion_lane *memory_lane(unsigned int lane)
+{
+	return &page.lane[lane];
+}
+
+static unsigned int word_at(const void *p)
+{
+	__u64 at = (__u64)((const char *)p - (const char *)&page);
+
+	if (at < sizeof(page)) {
+		if (at >= offsetof(struct pinion_counter_page, lane))
+			return (at - offsetof(struct pinion_counter_page, lane)) / 8;
+		at -= PINION_CONTROL_LINES * sizeof(struct pinion_control);
+		return ((at & 4) ? WORD_ARMED : WORD_EPOCH) + at / 8;
+	}
+	if (p == &roster.seq)
+		return WORD_SEQ;
+	if (p == &roster.owner)
+		return WORD_OWNER;
+	if (p == &roster.lanes)
+		return WORD_ROSTER;
+	abort();
+}
+
+static __u64 value_of(unsigned int word, __u8 raw)
+{
+	static const __u32 owner[] = { OWNER_FIRST_TID, PINION_OWNER_DIED, OWNER_SECOND_TID };
+
+	return word == WORD_OWNER ? owner[raw] : model.first[word] + raw;
+}
+
+/* A value below the first one becomes 255, which no word climbs to: memory_commit() sees it as a step down. */
+static __u8 raw_of(unsigned int word, __u64 value)
+{
+	__u64 above = value - model.first[word];
+
+	if (word == WORD_OWNER)
+		return value == OWNER_SECOND_TID ? OWNER_TWO : value == OWNER_FIRST_TID ? OWNER_ONE : OWNER_DEAD;
+	if (word >= WORD_EPOCH && word < WORD_SEQ)
+		above = (__u32)above;
+	return above < 255 ? above : 255;
+}
+
+/* ---- the primitives --------------------------------------------------------------------------------------------- */
+
+__u64 model_load(const void *p)
+{
+	unsigned int word = word_at(p);
+	__u8 raw;
+
+	if (!replay.thread)
+		return value_of(word, replay.state->mem[word]);
+	if (replay.access++ < replay.thread->done) {
+		raw = replay.thread->log[replay.load++];
+		replay.stale |= raw != replay.state->mem[word];
+		return value_of(word, raw);
+	}
+	if (replay.next.kind == OP_NONE)
+		replay.next = (struct op){ OP_LOAD, word, 0, TAG_NONE };
+	return 0;
+}
+
+void model_store(const void *p, __u64 value)
+{
+	unsigned int word = word_at(p);
+
+	if (!replay.thread)
+		abort();
+	if (replay.access++ >= replay.thread->done && replay.next.kind == OP_NONE)
+		replay.next = (struct op){ OP_STORE, word, raw_of(word, value), TAG_NONE };
+}
+
+void model_fence(void)
+{
+	if (replay.access++ >= replay.thread->done && replay.next.kind == OP_NONE)
+		replay.next = (struct op){ OP_FENCE, 0, 0, TAG_NONE };
+}
+
+void replay_begin(const struct state *s, const struct thread *th)
+{
+	replay.state = s;
+	replay.thread = th;
+	replay.access = 0;
+	replay.load = 0;
+	replay.stale = 0;
+	replay.next = (struct op){ OP_NONE, 0, 0, TAG_NONE };
+}
+
+struct op replay_end(int *stale)
+{
+	*stale = replay.stale;
+	return replay.next;
+}
+
+void replay_still(const struct state *s)
+{
+	replay.state = s;
+	replay.thread = NULL;
+}
+
+/* ---- words ------------------------------------------------------------------------------------------------------ */
+
+static void set_up_written(const struct config *cfg)
+{
+	memset(model.written, 0, sizeof(model.written));
+	memset(model.written, 1, WORD_EPOCH);
+	model.written[WORD_EPOCH] = model.written[WORD_EPOCH + 1] = cfg->flushes != 0;
+	model.written[WORD_ARMED] = model.written[WORD_ARMED + 1] = cfg->sleep != 0;
+	model.written[WORD_SEQ] = cfg->kill || cfg->grow;
+	model.written[WORD_OWNER] = cfg->kill;
+	model.written[WORD_ROSTER] = cfg->grow;
+}
+
+void memory_setup(void)
+{
+	const struct config *cfg = model.cfg;
+	unsigned int w;
+
+	set_up_written(cfg);
+	memset(model.first, 0, sizeof(model.first));
+	for (w = 0; w < WORD_EPOCH; w++)
+		model.first[w] = cfg->start;
+	model.first[WORD_EPOCH] = cfg->epoch[0];
+	model.first[WORD_EPOCH + 1] = cfg->epoch[1];
+	model.first[WORD_ROSTER] = cfg->grow ? 1 : 2;
+}
+
+/* Its only writer: the protocol says that there is one, memory_commit() checks it, memory_private() builds on it. */
+int memory_owns(const struct state *s, unsigned int t, unsigned int word)
+{
+	switch (t) {
+	case WRITER_A:
+	case WRITER_B:
+		if (model.cfg->grow && t == WRITER_B && (word == WORD_SEQ || word == WORD_ROSTER))
+			return 1;
+		/* What the taker of writer A's lane has not drained when it becomes writer A. */
+		if (model.cfg->kill && t == WRITER_A && s->ghost.incarnation == 2 && word == WORD_OWNER)
+			return 1;
+		return counts(word) && word / LANE_WORDS == t;
+	case FLUSHER:
+		return word >= WORD_EPOCH && word < WORD_SEQ;
+	case TAKER:
+		return s->ghost.killed && (counts(word) || word == WORD_SEQ || word == WORD_OWNER);
+	default:
+		return 0;
+	}
+}
+
+__u8 memory_view(const struct state *s, unsigned int t, unsigned int word)
+{
+	const struct thread *th = &s->thread[t];
+	unsigned int i;
+
+	for (i = th->depth; i > 0; i--)
+		if (th->buffer[i - 1].word == word)
+			return th->buffer[i - 1].raw;
+	return s->mem[word];
+}
+
+/* Costs are looked at by a sum and by a takeover only. */
+static int unseen(const struct state *s, const struct op *op)
+{
+	int costs = model.cfg->reader == READ_SUM || model.cfg->kill;
+
+	return s->mem[op->word] == op->raw || (!costs && counts(op->word) && (op->word & WORD_COST));
+}
+
+int memory_private(const struct state *s, unsigned int t, const struct op *op)
+{
+	switch (op->kind) {
+	case OP_LOAD:
+		return memory_owns(s, t, op->word) || !model.written[op->word];
+	case OP_STORE:
+		return model.cfg->tso ? s->thread[t].depth < BUFFER_MAX : unseen(s, op);
+	default:
+		return s->thread[t].depth == 0;
+	}
+}
+
+static void memory_commit(struct state *s, unsigned int t, const struct op *op)
+{
+	if (!memory_owns(s, t, op->word))
+		broke(TWO_WRITERS);
+	if (op->word != WORD_OWNER && op->word != WORD_ARMED && op->word != WORD_ARMED + 1 &&
+	    (op->raw == 255 || op->raw < s->mem[op->word]))
+		broke(WENT_DOWN);
+	s->mem[op->word] = op->raw;
+	truth_stored(s, op);
+}
+
+void memory_drain(struct state *s, unsigned int t)
+{
+	struct thread *th = &s->thread[t];
+
+	do {
+		struct op op = th->buffer[0];
+
+		th->depth--;
+		memmove(th->buffer, th->buffer + 1, th->depth * sizeof(th->buffer[0]));
+		memory_commit(s, t, &op);
+	} while (th->depth && unseen(s, &th->buffer[0]));
+}
+
+static void memory_store(struct state *s, unsigned int t, const struct op *op)
+{
+	struct thread *th = &s->thread[t];
+
+	if (!model.cfg->tso || (th->depth == 0 && unseen(s, op)))
+		memory_commit(s, t, op);
+	else
+		th->buffer[th->depth++] = *op;
+}
+
+void memory_access(struct state *s, unsigned int t)
+{
+	struct thread *th = &s->thread[t];
+	struct op op = th->next;
+
+	if (op.kind == OP_LOAD) {
+		op.raw = memory_view(s, t, op.word);
+		th->log[th->loads++] = op.raw;
+		truth_loaded(s, t, &op);
+	} else if (op.kind == OP_STORE) {
+		op.tag = truth_tag(s, t, &op);
+		memory_store(s, t, &op);
+	}
+	th->done++;
+}
