@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * name: how a name leads to its holder, and what the two say to each other.
+ *
+ * A name is a record (NAME.name) and a socket (NAME.sock) in the runtime directory. The record says which counter slot
+ * the holder has: the name is held while that slot's owner lives, which the kernel decides, so neither a killed holder nor
+ * a forked child that inherited its socket keeps a name. Records and sockets change hands under rundir_lock().
+ *
+ * The socket is SOCK_SEQPACKET. A client sends one name_request and gets one name_answer; an attached client keeps its
+ * connection open and may then say NAME_LOCKED.
+ */
+#ifndef PINION_LIB_NAME_H
+#define PINION_LIB_NAME_H
+
+#include <pinion/holder.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../context.h"
+#include "../error.h"
+
+#define NAME_MAGIC 0x314d414eu /* "NAM1", the protocol's version */
+#define NAME_USERS 512u	       /* rows that one answer carries */
+#define NAME_SILENT_NS (INT64_C(2) * 1000000000) /* a holder that says nothing for so long is not answering */
+
+enum name_op { NAME_ATTACH = 1, NAME_SHOW, NAME_REMOVE, NAME_LOCKED };
+
+struct name_request {
+	uint32_t magic;
+	uint32_t op;
+	uint32_t wait; /* NAME_ATTACH: answer when it is loaded */
+	uint32_t reserved;
+};
+
+/* NAME_ATTACH brings two descriptors with it: the buffer and the index. */
+struct name_answer {
+	uint32_t magic;
+	int32_t err; /* 0 or -errno, then the sentence says why */
+	uint64_t bytes;
+	uint64_t index_bytes;
+	uint32_t page_size;
+	uint32_t hold;
+	char sentence[SENTENCE_MAX];
+};
+
+struct name_show {
+	uint32_t magic;
+	uint32_t count; /* attached processes */
+	uint32_t rows;	/* of them, those that follow */
+	uint32_t reserved;
+	struct pinion_name_info info;
+	struct pinion_name_user user[];
+};
+
+struct name_record {
+	uint32_t magic;
+	uint32_t slot;
+	uint64_t generation;
+	int32_t pid; /* as the holder sees itself */
+	uint32_t reserved;
+};
+
+int name_check(const char *name);
+
+/* Under rundir_lock(): makes @record the name's, with a listening socket in *@sock. -EEXIST a living one has it. */
+int name_take(struct pinion_context *ctx, const char *name, const struct name_record *record, int *sock);
+
+/* Gives the name up when it is still @record's. Takes the lock. */
+void name_release(struct pinion_context *ctx, const char *name, const struct name_record *record);
+
+/* A connection to the living holder of @name. -ENOENT; what a dead one left is removed. */
+int name_connect(struct pinion_context *ctx, const char *name, struct name_record *record, int *sock);
+
+/* Waits until @sock has something to read: 0; -EPIPE the holder died; -ETIMEDOUT. */
+int name_await(struct pinion_context *ctx, const struct name_record *record, int sock, int64_t deadline_ns);
+
+#endif
