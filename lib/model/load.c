@@ -281,6 +281,14 @@ static int read_parts(struct load *load, uint64_t first, uint64_t from, uint64_t
 	return ret;
 }
 
+/* Whether the kernel's copy from the page cache can go to the place itself. */
+static bool want_unstaged(const struct load *load, uint64_t from, uint64_t len)
+{
+	if (load->opts.io == PINION_IO_DIRECT)
+		return false;
+	return load->opts.io == PINION_IO_BUFFERED || load->file->direct_fd < 0 || file_is_cached(load->file, from, len);
+}
+
 /* The moved tensors from @i up to the next placed one. */
 static int read_moved(struct load *load, uint64_t i, uint64_t *next)
 {
@@ -298,7 +306,7 @@ static int read_moved(struct load *load, uint64_t i, uint64_t *next)
 		part = STAGE_BYTES < to - from ? STAGE_BYTES : to - from;
 		while (t[first].file_offset + t[first].bytes <= from)
 			first++;
-		if (load->opts.io == PINION_IO_BUFFERED || file_is_cached(load->file, from, part))
+		if (want_unstaged(load, from, part))
 			ret = read_parts(load, first, from, part);
 		else
 			ret = stage_part(load, &load->stage[turn++ % STAGES], first, from, part);

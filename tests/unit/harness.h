@@ -7,6 +7,7 @@
 #define PINION_TEST_HARNESS_H
 
 #include <check.h>
+#undef fail /* an old name of ck_abort_msg(); the library has a function of this name */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

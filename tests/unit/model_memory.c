@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "model_memory.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "model_threads.h"
 #include "model_truth.h"
 
 /* Only their addresses are used: what they hold is in the state. */
@@ -86,14 +88,24 @@ __u64 model_load(const void *p)
 	return 0;
 }
 
-void model_store(const void *p, __u64 value)
+static void store(const void *p, __u64 value, enum op_kind kind)
 {
 	unsigned int word = word_at(p);
 
 	if (!replay.thread)
 		abort();
 	if (replay.access++ >= replay.thread->done && replay.next.kind == OP_NONE)
-		replay.next = (struct op){ OP_STORE, word, raw_of(word, value), TAG_NONE };
+		replay.next = (struct op){ kind, word, raw_of(word, value), TAG_NONE };
+}
+
+void model_store(const void *p, __u64 value)
+{
+	store(p, value, OP_STORE);
+}
+
+void model_store_release(const void *p, __u64 value)
+{
+	store(p, value, OP_RELEASE);
 }
 
 void model_fence(void)
@@ -159,9 +171,9 @@ int memory_owns(const struct state *s, unsigned int t, unsigned int word)
 	case WRITER_B:
 		if (model.cfg->grow && t == WRITER_B && (word == WORD_SEQ || word == WORD_ROSTER))
 			return 1;
-		/* What the taker of writer A's lane has not drained when it becomes writer A. */
-		if (model.cfg->kill && t == WRITER_A && s->ghost.incarnation == 2 && word == WORD_OWNER)
-			return 1;
+		/* What the taker has not drained when it becomes writer A. */
+		if (t == WRITER_A && s->ghost.killed && s->thread[TAKER].call == CALL_OVER && word != WORD_ROSTER)
+			return word < WORD_EPOCH || word >= WORD_SEQ;
 		return counts(word) && word / LANE_WORDS == t;
 	case FLUSHER:
 		return word >= WORD_EPOCH && word < WORD_SEQ;
@@ -188,6 +200,8 @@ static int unseen(const struct state *s, const struct op *op)
 {
 	int costs = model.cfg->reader == READ_SUM || model.cfg->kill;
 
+	if (op->word == WORD_HANDOVER)
+		return 1;
 	return s->mem[op->word] == op->raw || (!costs && counts(op->word) && (op->word & WORD_COST));
 }
 
@@ -197,7 +211,8 @@ int memory_private(const struct state *s, unsigned int t, const struct op *op)
 	case OP_LOAD:
 		return memory_owns(s, t, op->word) || !model.written[op->word];
 	case OP_STORE:
-		return model.cfg->tso ? s->thread[t].depth < BUFFER_MAX : unseen(s, op);
+	case OP_RELEASE:
+		return model.cfg->order == ORDER_SC ? unseen(s, op) : s->thread[t].depth < BUFFER_MAX;
 	default:
 		return s->thread[t].depth == 0;
 	}
@@ -205,36 +220,111 @@ int memory_private(const struct state *s, unsigned int t, const struct op *op)
 
 static void memory_commit(struct state *s, unsigned int t, const struct op *op)
 {
+	if (op->word == WORD_HANDOVER) {
+		truth_stored(s, op);
+		return;
+	}
 	if (!memory_owns(s, t, op->word))
 		broke(TWO_WRITERS);
 	if (op->word != WORD_OWNER && op->word != WORD_ARMED && op->word != WORD_ARMED + 1 &&
 	    (op->raw == 255 || op->raw < s->mem[op->word]))
 		broke(WENT_DOWN);
 	s->mem[op->word] = op->raw;
+	if (counts(op->word) && s->mem[op->word | WORD_COMPLETED] > s->mem[op->word & ~WORD_COMPLETED])
+		model.reached |= REACHED_NEGATIVE;
 	truth_stored(s, op);
+	threads_stored(s, op->word);
 }
 
-void memory_drain(struct state *s, unsigned int t)
+int memory_may_drain(const struct state *s, unsigned int t, unsigned int i)
+{
+	const struct op *buffer = s->thread[t].buffer;
+	unsigned int j;
+
+	if (i == 0 || model.cfg->order != ORDER_RELAXED || (buffer[i].kind & ~OP_OVERTAKEN) == OP_RELEASE)
+		return i == 0;
+	for (j = 0; j < i; j++)
+		if (buffer[j].word == buffer[i].word)
+			return 0;
+	return 1;
+}
+
+static void drain(struct state *s, unsigned int t, unsigned int i)
+{
+	struct thread *th = &s->thread[t];
+	struct op op = th->buffer[i];
+	unsigned int j;
+
+	for (j = 0; j < i; j++)
+		th->buffer[j].kind |= OP_OVERTAKEN;
+	th->depth--;
+	memmove(th->buffer + i, th->buffer + i + 1, (th->depth - i) * sizeof(th->buffer[0]));
+	memory_commit(s, t, &op);
+}
+
+/* Stores that nobody can see go with those before them. */
+static void drain_unseen(struct state *s, unsigned int t)
+{
+	while (s->thread[t].depth && unseen(s, &s->thread[t].buffer[0]))
+		drain(s, t, 0);
+}
+
+void memory_drain(struct state *s, unsigned int t, unsigned int i)
+{
+	drain(s, t, i);
+	drain_unseen(s, t);
+}
+
+/*
+ * What a thread has in its buffer when it dies reaches memory before anyone learns of the death, so draining it first
+ * and dying then is the same. Dropping it stands for a death before those stores were made.
+ */
+void memory_drop(struct state *s, unsigned int t)
 {
 	struct thread *th = &s->thread[t];
 
-	do {
-		struct op op = th->buffer[0];
-
-		th->depth--;
-		memmove(th->buffer, th->buffer + 1, th->depth * sizeof(th->buffer[0]));
-		memory_commit(s, t, &op);
-	} while (th->depth && unseen(s, &th->buffer[0]));
+	while (th->depth && (th->buffer[0].kind & OP_OVERTAKEN))
+		drain(s, t, 0);
+	th->depth = 0;
 }
 
 static void memory_store(struct state *s, unsigned int t, const struct op *op)
 {
 	struct thread *th = &s->thread[t];
 
-	if (!model.cfg->tso || (th->depth == 0 && unseen(s, op)))
+	if (model.cfg->order == ORDER_SC) {
 		memory_commit(s, t, op);
-	else
-		th->buffer[th->depth++] = *op;
+		return;
+	}
+	th->buffer[th->depth++] = *op;
+	drain_unseen(s, t);
+}
+
+void memory_hand_over(struct state *s, unsigned int t, unsigned int unit)
+{
+	struct op op = { OP_RELEASE, WORD_HANDOVER, 0, TAG_HANDOVER + unit };
+
+	if (s->thread[t].depth == BUFFER_MAX)
+		abort();
+	memory_store(s, t, &op);
+}
+
+/*
+ * A reading adds up what it loads, so what it loaded of one kind in one pass may stand in one entry, and moments that
+ * differ only in which lane showed what become one. That this is so is tested by itself (test_counters_model.c).
+ */
+static void fold(struct thread *th, const struct op *op)
+{
+	unsigned int kind = op->word & (WORD_COST | WORD_COMPLETED), i = (kind & 1) + (kind >> 1);
+
+	if (!(kind & WORD_COMPLETED))
+		th->fold[2] = th->fold[3] = 0xff;
+	if (th->fold[i] == 0xff) {
+		th->fold[i] = th->loads - 1;
+	} else {
+		th->log[th->fold[i]] += op->raw;
+		th->log[th->loads - 1] = 0;
+	}
 }
 
 void memory_access(struct state *s, unsigned int t)
@@ -245,8 +335,10 @@ void memory_access(struct state *s, unsigned int t)
 	if (op.kind == OP_LOAD) {
 		op.raw = memory_view(s, t, op.word);
 		th->log[th->loads++] = op.raw;
+		if (th->call == CALL_READ && counts(op.word))
+			fold(th, &op);
 		truth_loaded(s, t, &op);
-	} else if (op.kind == OP_STORE) {
+	} else if (op.kind != OP_FENCE) {
 		op.tag = truth_tag(s, t, &op);
 		memory_store(s, t, &op);
 	}

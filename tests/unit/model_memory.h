@@ -38,7 +38,17 @@ int memory_private(const struct state *s, unsigned int t, const struct op *op);
 /* Makes the access that thread @t comes to next. */
 void memory_access(struct state *s, unsigned int t);
 
-/* The oldest store of thread @t reaches memory. */
-void memory_drain(struct state *s, unsigned int t);
+/* Store @i of thread @t's buffer may reach memory now; does so. */
+int memory_may_drain(const struct state *s, unsigned int t, unsigned int i);
+void memory_drain(struct state *s, unsigned int t, unsigned int i);
+
+/*
+ * The unit that thread @t has begun is handed over. As early as it may: what others can do with a unit that is handed
+ * over later, they can do with this one.
+ */
+void memory_hand_over(struct state *s, unsigned int t, unsigned int unit);
+
+/* Thread @t dies: what it may not have stored yet is dropped. */
+void memory_drop(struct state *s, unsigned int t);
 
 #endif

@@ -19,6 +19,7 @@ enum word {
 	WORD_SEQ = 20,
 	WORD_OWNER,
 	WORD_ROSTER,
+	WORD_HANDOVER, /* not a word: the release by which a unit's work is made visible */
 	WORDS = 24,
 };
 
@@ -74,6 +75,8 @@ enum mutant {
 	GROW_BUMP_BEFORE,    /* a lane is added with a bump before only */
 	NO_FLIP_AGAIN,       /* the flusher does not set the control word of a lane that was added meanwhile */
 	NO_ARM_CHECK,        /* the sleeper does not look again after arming */
+	END_PLAIN,           /* end stores completed without release */
+	BUMP_NO_FENCE,       /* the sequence is bumped without a fence */
 };
 
 enum cross {
@@ -81,6 +84,13 @@ enum cross {
 	END_OTHER, /* the other writer ends it, in its own lane */
 	END_ANY,   /* either of them does */
 };
+
+/*
+ * What stands between a store and memory. TSO: a queue for each thread, which it looks into first. RELAXED: a queue in
+ * which plain stores to different words overtake, and release stores are overtaken but do not overtake. Loads are made
+ * in their order in all three; the protocol's loads are acquire where another thread's order matters.
+ */
+enum order { ORDER_SC, ORDER_TSO, ORDER_RELAXED };
 
 /* A sum in three passes, or pinion_lanes_high() of the parities 1, 2 or 3. */
 #define READ_SUM 4
@@ -90,7 +100,7 @@ struct config {
 	const char *name;
 	enum mutant mutant;
 	enum cross cross;
-	__u8 tso;         /* store buffers; otherwise sequential consistency */
+	enum order order;
 	__u8 units[2][2]; /* [first owner, owner after takeover][writer] */
 	__u8 reader;
 	__u8 flushes; /* one after the other, each by a flusher of its own */
@@ -123,7 +133,10 @@ enum call {
 	CALL_OVER, /* this thread does no more */
 };
 
-enum op_kind { OP_NONE, OP_LOAD, OP_STORE, OP_FENCE };
+enum op_kind { OP_NONE, OP_LOAD, OP_STORE, OP_RELEASE, OP_FENCE };
+
+/* A buffered store that was overtaken: it was made for certain, even if its thread dies now. */
+#define OP_OVERTAKEN 0x80u
 
 /* Words are kept as what they are above their first value. */
 struct op {
@@ -134,7 +147,7 @@ struct op {
 };
 
 /* What a store means, for the ghosts; the low three bits are the unit or the number. */
-enum tag { TAG_NONE = 0, TAG_BEGIN = 8, TAG_END = 16, TAG_STAGE = 24, TAG_BUMP = 32, TAG_RETIRE = 40, TAG_OWN = 48 };
+enum tag { TAG_NONE = 0, TAG_BEGIN = 8, TAG_END = 16, TAG_STAGE = 24, TAG_BUMP = 32, TAG_RETIRE = 40, TAG_HANDOVER = 48 };
 
 #define LOG_MAX 24
 #define BUFFER_MAX 20
@@ -168,6 +181,7 @@ enum life { UNBORN, BEGINNING, OPEN, OVER };
 struct ghost {
 	__u8 unit[UNITS];
 	__u8 begun, ended;
+	__u8 handed; /* begun, and that is known: the work is visible */
 	__u8 begun_cost, ended_cost;
 	__u8 must;     /* what the running flush must see ended */
 	__u8 stage[2]; /* how far the running flush is on each control word */
@@ -179,10 +193,9 @@ struct ghost {
 	__u8 gap;
 	__u8 expect; /* whose units it is about: 0 none */
 	__u8 high, low, cost_high;
-	__u8 first_begun, first_ended, first_begun_cost, first_ended_cost;
+	__u8 first_begun, first_ended, first_ended_cost;
 	__u8 started;
 	__u8 kicked; /* an end said that someone sleeps, since the last drain began */
-	__u8 pad[1];
 };
 
 struct state {
@@ -201,6 +214,17 @@ struct model {
 	__u8 of_writer[2];
 	__u8 cost[2];
 	enum property broken;
+	unsigned int reached;
+};
+
+/* Events that a world must come by, or what it shows is empty. */
+enum reached {
+	REACHED_NEGATIVE = 1, /* a lane has completed more than it has submitted */
+	REACHED_LATE = 2,     /* a unit was counted under a parity that its lane had left */
+	REACHED_WAIT = 4,     /* a flusher waited */
+	REACHED_SPLIT = 8,    /* a flusher died while the control words differed */
+	REACHED_AGAIN = 16,   /* a reading was made again */
+	REACHED_HELD = 32,    /* a flush ended before units that had begun after its flip */
 };
 
 extern struct model model;

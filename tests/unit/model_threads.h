@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* threads: what each of them does, call after call, right or wrong on purpose. */
+#ifndef PINION_MODEL_THREADS_H
+#define PINION_MODEL_THREADS_H
+
+#include "model_state.h"
+
+void threads_start(struct state *s);
+
+/* Runs thread @t on to its next access that others can tell the time of. */
+void thread_advance(struct state *s, unsigned int t);
+
+/* The visible access at which thread @t stands can be made. */
+int thread_ready(const struct state *s, unsigned int t);
+void thread_step(struct state *s, unsigned int t);
+void thread_drain(struct state *s, unsigned int t, unsigned int i);
+
+/* What a writer that stands in no call may do. */
+int thread_may_begin(const struct state *s, unsigned int t, unsigned int *unit);
+int thread_may_end(const struct state *s, unsigned int t, unsigned int unit);
+void thread_begin(struct state *s, unsigned int t, unsigned int unit);
+void thread_end(struct state *s, unsigned int t, unsigned int unit);
+
+int thread_may_flush(const struct state *s);
+void thread_flush(struct state *s);
+
+int thread_may_die(const struct state *s, unsigned int t);
+void thread_die(struct state *s, unsigned int t);
+
+int thread_may_kill(const struct state *s);
+void thread_kill(struct state *s);
+
+/* A word changed that the flusher may be waiting for. */
+void threads_stored(struct state *s, unsigned int word);
+
+/* Where nothing moves any more: everyone came to the end of what they wanted. */
+void threads_over(const struct state *s);
+
+/* A reading's rest depends on the sums of what it has loaded only; that is why memory_access() may fold them. */
+struct pinion_sum thread_read_with(const struct state *s, const __u8 *log, unsigned int done);
+
+#endif

@@ -1,0 +1,727 @@
+/* SPDX-License-Identifier: MIT */
+#include "harness.h"
+
+#include "memory/buffer.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pinion/pinion.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB (UINT64_C(1) << 20)
+#define BOTH (PINION_READ | PINION_WRITE)
+
+static struct pinion_context *context(void)
+{
+	struct pinion_context *ctx = NULL;
+
+	ck_ok(pinion_open(NULL, &ctx));
+	return ctx;
+}
+
+static struct pinion_buffer *buffer(struct pinion_context *ctx, size_t size)
+{
+	struct pinion_buffer *buf = NULL;
+
+	ck_ok(pinion_buffer_alloc(ctx, size, NULL, &buf));
+	return buf;
+}
+
+static int reap(pid_t pid)
+{
+	int status;
+
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+/* Bytes that a line of a /proc file names in kB. */
+static uint64_t proc_kb(const char *path, const char *key)
+{
+	unsigned long long kb = 0;
+	char line[256];
+	FILE *f = fopen(path, "r");
+
+	ck_assert_ptr_nonnull(f);
+	while (fgets(line, sizeof(line), f))
+		if (!strncmp(line, key, strlen(key)))
+			kb = strtoull(line + strlen(key) + 1, NULL, 10);
+	fclose(f);
+	return kb * 1024;
+}
+
+static unsigned int lines_of(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	unsigned int n = 0;
+	int c;
+
+	while ((c = getc(f)) != EOF)
+		n += c == '\n';
+	fclose(f);
+	return n;
+}
+
+static unsigned int fds_open(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned int n = 0;
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+/* ---- size ---------------------------------------------------------------------------------------------------------- */
+
+START_TEST(a_size_is_rounded_to_the_page_in_use_and_no_further)
+{
+	static const uint64_t asked[] = { 1, 4095, 4096, 4097, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 135790592 };
+	struct pinion_context *ctx = context();
+
+	for (unsigned int i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
+		struct pinion_buffer_info info = { .size = sizeof(info) };
+		struct pinion_buffer *buf = buffer(ctx, asked[i]);
+		struct stat st;
+		int fd;
+
+		ck_ok(pinion_buffer_info(buf, &info));
+		ck_assert_uint_eq(info.bytes, pinion_buffer_size(buf));
+		ck_assert_uint_ge(info.bytes, asked[i]);
+		ck_assert_uint_le(info.bytes, asked[i] + info.page_size - 1);
+		ck_assert_uint_eq(info.bytes % info.page_size, 0);
+		ck_assert_uint_eq(info.rights, BOTH);
+		fd = pinion_buffer_export(buf);
+		ck_assert_int_ge(fd, 0);
+		ck_assert_int_eq(fcntl(fd, F_GETFD), FD_CLOEXEC);
+		ck_assert_int_eq(fstat(fd, &st), 0);
+		ck_assert_uint_eq(st.st_size, info.bytes);
+		ck_assert_uint_eq(st.st_blocks * UINT64_C(512), info.bytes);
+		close(fd);
+		pinion_buffer_unref(buf);
+	}
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(sizes_that_cannot_be_are_refused)
+{
+	static const uint64_t huge[] = { SIZE_MAX, SIZE_MAX - 4094, SIZE_MAX - 4095, (uint64_t)INT64_MAX + 1, INT64_MAX };
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = (void *)1;
+	unsigned int fds = fds_open();
+
+	ck_assert_int_eq(pinion_buffer_alloc(ctx, 0, NULL, &buf), -EINVAL);
+	for (unsigned int i = 0; i < sizeof(huge) / sizeof(huge[0]); i++) {
+		ck_assert_int_eq(pinion_buffer_alloc(ctx, huge[i], NULL, &buf), -EOVERFLOW);
+		ck_assert_str_ne(pinion_error(), "");
+	}
+	ck_assert_ptr_eq(buf, (void *)1);
+	ck_assert_uint_eq(fds_open(), fds);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(more_than_there_is_names_what_there_is)
+{
+	uint64_t before = proc_kb("/proc/meminfo", "MemAvailable"), total = proc_kb("/proc/meminfo", "MemTotal"), after = 0;
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = NULL;
+	unsigned int fds = fds_open(), maps = lines_of("/proc/self/maps");
+
+	ck_assert_int_eq(pinion_buffer_alloc(ctx, total + MIB, NULL, &buf), -ENOMEM);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "MemAvailable"));
+	ck_assert_int_eq(pinion_buffer_alloc(ctx, UINT64_C(1) << 62, NULL, &buf), -ENOMEM);
+	ck_assert_ptr_null(buf);
+	ck_assert_uint_eq(fds_open(), fds);
+	ck_assert_uint_le(lines_of("/proc/self/maps"), maps + 2);
+	for (int i = 0; i < 50 && after + 64 * MIB < before; i++) {
+		after = proc_kb("/proc/meminfo", "MemAvailable");
+		usleep(after + 64 * MIB < before ? 100000 : 0);
+	}
+	ck_assert_uint_ge(after + 64 * MIB, before);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(options_are_checked)
+{
+	struct pinion_buffer_opts opts = { .size = sizeof(opts), .pages = 3 };
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = NULL;
+	char label[512];
+
+	ck_assert_int_eq(pinion_buffer_alloc(ctx, 1, &opts, &buf), -EINVAL);
+	opts.pages = PINION_PAGES_AUTO;
+	opts.hold = 4;
+	ck_assert_int_eq(pinion_buffer_alloc(ctx, 1, &opts, &buf), -EINVAL);
+	opts.size = 0;
+	ck_assert_int_eq(pinion_buffer_alloc(ctx, 1, &opts, &buf), -EINVAL);
+	opts = (struct pinion_buffer_opts){ .size = sizeof(opts), .label = label };
+	memset(label, 'l', sizeof(label));
+	label[511] = 0;
+	ck_assert_int_eq(pinion_buffer_alloc(ctx, 1, &opts, &buf), -EINVAL);
+	ck_assert_ptr_null(buf);
+	label[100] = 0;
+	ck_ok(pinion_buffer_alloc(ctx, 1, &opts, &buf));
+	pinion_buffer_unref(buf);
+	pinion_buffer_unref(NULL);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* ---- pages and mappings -------------------------------------------------------------------------------------------- */
+
+static bool is_zero(const char *p, size_t n)
+{
+	return n == 0 || (!p[0] && !memcmp(p, p + 1, n - 1));
+}
+
+START_TEST(every_page_is_present_and_zero)
+{
+	unsigned char present[3 * 256 + 1];
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = buffer(ctx, sizeof(present) * 4096);
+	struct pinion_buffer_info info = { .size = sizeof(info) };
+	void *addr;
+
+	ck_ok(pinion_buffer_info(buf, &info));
+	ck_ok(pinion_buffer_map(buf, PINION_READ, &addr));
+	ck_assert_int_eq(mincore(addr, sizeof(present) * 4096, present), 0);
+	for (unsigned int i = 0; i < sizeof(present); i++)
+		ck_assert_msg(present[i] & 1, "page %u is not there", i);
+	ck_assert(is_zero(addr, pinion_buffer_size(buf)));
+	ck_assert_uint_eq((uintptr_t)addr % info.page_size, 0);
+	ck_ok(pinion_buffer_unmap(buf, PINION_READ));
+	pinion_buffer_unref(buf);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(mappings_nest)
+{
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = buffer(ctx, 4096);
+	char *w1, *w2, *r1, *r2;
+
+	ck_assert_int_eq(pinion_buffer_unmap(buf, PINION_READ), -EINVAL);
+	ck_assert_int_eq(pinion_buffer_unmap(buf, BOTH), -EINVAL);
+	ck_ok(pinion_buffer_map(buf, BOTH, (void **)&w1));
+	ck_ok(pinion_buffer_map(buf, BOTH, (void **)&w2));
+	ck_ok(pinion_buffer_map(buf, PINION_READ, (void **)&r1));
+	ck_ok(pinion_buffer_map(buf, PINION_READ, (void **)&r2));
+	ck_assert_ptr_eq(w1, w2);
+	ck_assert_ptr_eq(r1, r2);
+	ck_assert_ptr_ne(w1, r1);
+	ck_ok(pinion_buffer_unmap(buf, BOTH));
+	ck_ok(pinion_buffer_unmap(buf, PINION_READ));
+	w1[7] = 42;
+	ck_assert_int_eq(r1[7], 42);
+	ck_ok(pinion_buffer_unmap(buf, BOTH));
+	ck_assert_int_eq(r1[7], 42);
+	ck_ok(pinion_buffer_unmap(buf, PINION_READ));
+	ck_assert_int_eq(pinion_buffer_unmap(buf, BOTH), -EINVAL);
+	ck_ok(pinion_buffer_map(buf, PINION_READ, (void **)&r1));
+	ck_assert_int_eq(r1[7], 42);
+	ck_assert_int_eq(pinion_buffer_map(buf, 0, (void **)&r2), -EINVAL);
+	ck_assert_int_eq(pinion_buffer_map(buf, PINION_WRITE, (void **)&r2), -EINVAL);
+	ck_assert_int_eq(pinion_buffer_map(buf, 8 | BOTH, (void **)&r2), -EINVAL);
+	ck_assert_int_eq(pinion_buffer_unmap(buf, 0), -EINVAL);
+	pinion_buffer_unref(buf);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(a_buffer_outlives_its_context)
+{
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = buffer(ctx, 4096);
+	char *addr;
+
+	pinion_close(ctx);
+	ck_assert_ptr_eq(pinion_buffer_ref(buf), buf);
+	pinion_buffer_unref(buf);
+	ck_ok(pinion_buffer_map(buf, BOTH, (void **)&addr));
+	addr[4095] = 1;
+	ck_ok(pinion_buffer_seal(buf));
+	pinion_buffer_unref(buf);
+}
+END_TEST
+
+START_TEST(the_label_is_shown_in_maps)
+{
+	struct pinion_buffer_opts opts = { .size = sizeof(opts), .label = "weights-of-a-test" };
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = NULL;
+	char line[512];
+	bool found = false;
+	FILE *f;
+
+	ck_ok(pinion_buffer_alloc(ctx, 4096, &opts, &buf));
+	f = fopen("/proc/self/maps", "r");
+	while (fgets(line, sizeof(line), f))
+		found |= strstr(line, "weights-of-a-test") != NULL;
+	fclose(f);
+	ck_assert(found);
+	pinion_buffer_unref(buf);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(mappings_are_valid_in_a_forked_child)
+{
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = buffer(ctx, MIB);
+	volatile char *w, *r;
+	pid_t pid;
+
+	ck_ok(pinion_buffer_map(buf, BOTH, (void **)&w));
+	ck_ok(pinion_buffer_map(buf, PINION_READ, (void **)&r));
+	w[0] = 1;
+	pid = fork();
+	if (!pid) {
+		void *again;
+
+		if (r[0] != 1)
+			_exit(1);
+		w[MIB - 1] = 2;
+		if (pinion_buffer_map(buf, BOTH, &again) || again != w)
+			_exit(2);
+		pinion_buffer_unref(buf);
+		_exit(0);
+	}
+	ck_assert_int_eq(reap(pid), 0);
+	ck_assert_int_eq(r[MIB - 1], 2);
+	w[1] = 3;
+	pinion_buffer_unref(buf);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(ten_thousand_buffers_leave_nothing)
+{
+	struct pinion_context *ctx = context();
+	unsigned int fds = 0, maps = 0;
+	uint64_t rss = 0;
+
+	for (int i = 0; i < 10000; i++) {
+		struct pinion_buffer *buf = buffer(ctx, 65536);
+		char *addr;
+
+		ck_ok(pinion_buffer_map(buf, i & 1 ? PINION_READ : BOTH, (void **)&addr));
+		if (!(i & 1))
+			addr[0] = 1;
+		if (i % 3)
+			ck_ok(pinion_buffer_unmap(buf, i & 1 ? PINION_READ : BOTH));
+		pinion_buffer_unref(buf);
+		if (i == 1000) {
+			rss = proc_kb("/proc/self/status", "VmRSS");
+			maps = lines_of("/proc/self/maps");
+			fds = fds_open();
+		}
+	}
+	ck_assert_uint_eq(fds_open(), fds);
+	ck_assert_uint_le(lines_of("/proc/self/maps"), maps + 2);
+#ifndef __SANITIZE_ADDRESS__ /* which keeps what was freed for a while */
+	ck_assert_uint_le(proc_kb("/proc/self/status", "VmRSS"), rss + 2 * MIB);
+#else
+	ck_assert_uint_gt(rss, 0);
+#endif
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(a_buffer_may_be_made_where_memory_files_must_not_be_executable)
+{
+	struct pinion_context *ctx;
+	struct pinion_buffer *buf;
+	pid_t pid;
+	int ret;
+
+	if (geteuid())
+		SKIP("needs a pid namespace of its own");
+	if (unshare(CLONE_NEWPID | CLONE_NEWNS))
+		SKIP("pid namespaces are refused here");
+	pid = fork();
+	if (!pid) {
+		int fd = open("/proc/sys/vm/memfd_noexec", O_WRONLY);
+
+		if (fd < 0 || write(fd, "2", 1) != 1)
+			_exit(77);
+		close(fd);
+		if (pinion_open(NULL, &ctx))
+			_exit(1);
+		ret = pinion_buffer_alloc(ctx, 4096, NULL, &buf);
+		_exit(ret ? -ret : 0);
+	}
+	ret = reap(pid);
+	if (ret == 77)
+		SKIP("vm.memfd_noexec cannot be set");
+	ck_assert_int_eq(ret, 0);
+}
+END_TEST
+
+/* ---- seal ---------------------------------------------------------------------------------------------------------- */
+
+static void no_writer_of(int fd)
+{
+	char path[64];
+	void *p;
+	int again;
+
+	p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ck_assert_ptr_eq(p, MAP_FAILED);
+	ck_assert_int_eq(errno, EPERM);
+	p = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+	ck_assert_ptr_ne(p, MAP_FAILED);
+	ck_assert_int_eq(mprotect(p, 4096, PROT_READ | PROT_WRITE), -1);
+	ck_assert_int_eq(errno, EACCES);
+	munmap(p, 4096);
+	ck_assert_int_eq(pwrite(fd, "x", 1, 0), -1);
+	ck_assert_int_eq(errno, EPERM);
+	ck_assert_int_eq(ftruncate(fd, 0), -1);
+	ck_assert_int_eq(errno, EPERM);
+	ck_assert_int_eq(ftruncate(fd, 1 << 30), -1);
+	ck_assert_int_eq(errno, EPERM);
+	ck_assert_int_eq(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), -1);
+	ck_assert_int_eq(errno, EPERM);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	again = open(path, O_RDWR);
+	ck_assert_int_ge(again, 0);
+	ck_assert_int_eq(pwrite(again, "x", 1, 0), -1);
+	ck_assert_int_eq(errno, EPERM);
+	p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0);
+	ck_assert_ptr_eq(p, MAP_FAILED);
+	close(again);
+}
+
+START_TEST(nobody_can_make_a_writer_of_a_sealed_buffer)
+{
+	struct pinion_buffer_info info = { .size = sizeof(info) };
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = buffer(ctx, 8192);
+	char *addr, *r;
+	int fd = pinion_buffer_export(buf);
+
+	ck_ok(pinion_buffer_map(buf, PINION_READ, (void **)&r));
+	ck_ok(pinion_buffer_map(buf, BOTH, (void **)&addr));
+	addr[0] = 'a';
+	ck_ok(pinion_buffer_unmap(buf, BOTH));
+	ck_ok(pinion_buffer_seal(buf));
+	ck_ok(pinion_buffer_seal(buf));
+	ck_assert_int_eq(pinion_buffer_map(buf, BOTH, (void **)&addr), -EPERM);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "sealed"));
+	ck_ok(pinion_buffer_info(buf, &info));
+	ck_assert_uint_eq(info.rights, PINION_READ);
+	no_writer_of(fd);
+	close(fd);
+	fd = pinion_buffer_export(buf);
+	no_writer_of(fd);
+	close(fd);
+	ck_assert_int_eq(mprotect(r, 4096, PROT_READ | PROT_WRITE), -1);
+	ck_assert_int_eq(errno, EACCES);
+	ck_assert_int_eq(r[0], 'a');
+	pinion_buffer_unref(buf);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(sealing_at_once_leaves_no_writable_mapping)
+{
+	struct pinion_context *ctx = context();
+	struct pinion_buffer_opts opts = { .size = sizeof(opts), .label = "sealed-at-once" };
+	struct pinion_buffer *buf = NULL;
+	char line[512];
+	FILE *f;
+
+	for (int hold = PINION_HOLD_AUTO; hold <= PINION_HOLD_LOCKED; hold++) {
+		opts.hold = hold;
+		ck_ok(pinion_buffer_alloc(ctx, 65536, &opts, &buf));
+		ck_ok(pinion_buffer_seal(buf));
+		f = fopen("/proc/self/maps", "r");
+		while (fgets(line, sizeof(line), f))
+			ck_assert_msg(!strstr(line, opts.label) || !strstr(line, "rw-s"), "%s", line);
+		fclose(f);
+		pinion_buffer_unref(buf);
+	}
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(a_writable_mapping_that_exists_works_on_after_the_seal)
+{
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = buffer(ctx, 4096);
+	char *w, *w2, *r;
+
+	ck_ok(pinion_buffer_map(buf, BOTH, (void **)&w));
+	ck_ok(pinion_buffer_seal(buf));
+	w[1] = 'x';
+	ck_ok(pinion_buffer_map(buf, PINION_READ, (void **)&r));
+	ck_assert_int_eq(r[1], 'x');
+	ck_ok(pinion_buffer_map(buf, BOTH, (void **)&w2));
+	ck_assert_ptr_eq(w, w2);
+	ck_ok(pinion_buffer_unmap(buf, BOTH));
+	w[2] = 'y';
+	ck_assert_int_eq(r[2], 'y');
+	ck_ok(pinion_buffer_unmap(buf, BOTH));
+	ck_assert_int_eq(pinion_buffer_map(buf, BOTH, (void **)&w2), -EPERM);
+	ck_assert_int_eq(r[2], 'y');
+	pinion_buffer_unref(buf);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* ---- hold ---------------------------------------------------------------------------------------------------------- */
+
+/* As an ordinary user with little RLIMIT_MEMLOCK. The number of what went wrong. */
+static int hold_of_an_ordinary_user(void)
+{
+	struct rlimit lim = { 65536, 65536 };
+	struct pinion_buffer_opts opts = { .size = sizeof(opts) };
+	struct pinion_buffer_info info = { .size = sizeof(info) };
+	struct pinion_context *ctx;
+	struct pinion_buffer *buf;
+	void *addr;
+	int ret;
+
+	if (setrlimit(RLIMIT_MEMLOCK, &lim))
+		return 1;
+	if (!geteuid() && (setgid(65534) || setuid(65534)))
+		return 2;
+	if (pinion_open(NULL, &ctx))
+		return 3;
+	if (pinion_buffer_alloc(ctx, MIB, NULL, &buf))
+		return 4;
+	if (pinion_buffer_info(buf, &info) || info.hold != PINION_HOLD_NONE || info.bytes != MIB)
+		return 5;
+	if (!strcasestr(info.hold_why, "memlock") || !strstr(info.hold_why, "64"))
+		return 6;
+	if (pinion_buffer_map(buf, BOTH, &addr))
+		return 7;
+	memset(addr, 1, MIB);
+	pinion_buffer_unref(buf);
+	buf = NULL;
+	for (opts.hold = PINION_HOLD_LOCKED; opts.hold <= PINION_HOLD_REGISTERED; opts.hold++) {
+		unsigned int fds = fds_open();
+
+		ret = pinion_buffer_alloc(ctx, MIB, &opts, &buf);
+		if (ret != -ENOMEM && ret != -EPERM)
+			return 8;
+		if (buf || !strcasestr(pinion_error(), "memlock") || fds_open() != fds)
+			return 9;
+	}
+	pinion_close(ctx);
+	return 0;
+}
+
+START_TEST(little_memlock_is_said_and_not_hidden)
+{
+	char dir[PATH_MAX];
+	pid_t pid;
+
+	snprintf(dir, sizeof(dir), "%s/dir-XXXXXX", test_tmp());
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	if (!geteuid()) {
+		ck_assert_int_eq(chown(dir, 65534, 65534), 0);
+		ck_assert_int_eq(chmod(test_tmp(), 0711), 0);
+	}
+	setenv("PINION_DIR", dir, 1);
+	pid = fork();
+	if (!pid)
+		_exit(hold_of_an_ordinary_user());
+	ck_assert_int_eq(reap(pid), 0);
+	chmod(test_tmp(), 0700);
+}
+END_TEST
+
+START_TEST(a_hold_is_what_it_says)
+{
+	struct pinion_buffer_opts opts = { .size = sizeof(opts) };
+	struct pinion_context *ctx = context();
+	struct rlimit lim;
+
+	getrlimit(RLIMIT_MEMLOCK, &lim);
+	if (geteuid() && lim.rlim_cur < 2 * MIB)
+		SKIP("RLIMIT_MEMLOCK is too small");
+	for (opts.hold = PINION_HOLD_NONE; opts.hold <= PINION_HOLD_REGISTERED; opts.hold++) {
+		struct pinion_buffer_info info = { .size = sizeof(info) };
+		uint64_t locked = proc_kb("/proc/self/status", "VmLck");
+		struct pinion_buffer *buf = NULL;
+		void *addr;
+
+		ck_ok(pinion_buffer_alloc(ctx, MIB, &opts, &buf));
+		ck_ok(pinion_buffer_info(buf, &info));
+		ck_assert_int_eq(info.hold, opts.hold);
+		ck_assert(opts.hold == PINION_HOLD_REGISTERED ? !*info.hold_why : *info.hold_why);
+		if (opts.hold == PINION_HOLD_LOCKED) {
+			ck_assert_uint_ge(proc_kb("/proc/self/status", "VmLck"), locked + MIB);
+			ck_ok(pinion_buffer_map(buf, BOTH, &addr));
+			ck_ok(pinion_buffer_unmap(buf, BOTH));
+			ck_assert_uint_ge(proc_kb("/proc/self/status", "VmLck"), locked + MIB);
+			ck_ok(pinion_buffer_seal(buf));
+			ck_assert_uint_ge(proc_kb("/proc/self/status", "VmLck"), locked + MIB);
+			ck_ok(pinion_buffer_info(buf, &info));
+			ck_assert_int_eq(info.hold, PINION_HOLD_LOCKED);
+		}
+		if (opts.hold == PINION_HOLD_REGISTERED)
+			ck_assert_int_ge(buf->pages.pin_fd, 0);
+		pinion_buffer_unref(buf);
+		ck_assert_uint_le(proc_kb("/proc/self/status", "VmLck"), locked);
+	}
+	pinion_close(ctx);
+}
+END_TEST
+
+/* ---- huge pages ---------------------------------------------------------------------------------------------------- */
+
+START_TEST(huge_pages_are_had_or_refused_with_the_reason)
+{
+	struct pinion_buffer_opts opts = { .size = sizeof(opts), .pages = PINION_PAGES_HUGE };
+	struct pinion_context_info info = { .size = sizeof(info) };
+	struct pinion_buffer_info bi = { .size = sizeof(bi) };
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = NULL;
+
+	ck_ok(pinion_context_info(ctx, &info));
+	if (!info.huge_size) {
+		ck_assert_int_eq(pinion_buffer_alloc(ctx, 1, &opts, &buf), -EOPNOTSUPP);
+		ck_assert_ptr_nonnull(strstr(pinion_error(), info.huge_why));
+		SKIP("%s", info.huge_why);
+	}
+	ck_ok(pinion_buffer_alloc(ctx, 2 * info.huge_size + 1, &opts, &buf));
+	ck_ok(pinion_buffer_info(buf, &bi));
+	ck_assert_uint_eq(bi.page_size, info.huge_size);
+	ck_assert_uint_eq(bi.bytes, 3 * (uint64_t)info.huge_size);
+	ck_assert_uint_le(bi.huge_bytes, bi.bytes);
+	pinion_buffer_unref(buf);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(small_pages_can_be_asked_for)
+{
+	struct pinion_buffer_opts opts = { .size = sizeof(opts), .pages = PINION_PAGES_SMALL };
+	struct pinion_buffer_info info = { .size = sizeof(info) };
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = NULL;
+
+	ck_ok(pinion_buffer_alloc(ctx, 4 * MIB + 1, &opts, &buf));
+	ck_ok(pinion_buffer_info(buf, &info));
+	ck_assert_uint_eq(info.page_size, sysconf(_SC_PAGESIZE));
+	ck_assert_uint_eq(info.bytes, 4 * MIB + info.page_size);
+	ck_assert_uint_eq(info.huge_bytes, 0);
+	pinion_buffer_unref(buf);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* ---- death --------------------------------------------------------------------------------------------------------- */
+
+static void hold_and_wait(int ready)
+{
+	struct pinion_ticket ticket = { 0 };
+	struct pinion_context *ctx;
+	struct pinion_device *dev;
+	struct pinion_buffer *buf;
+	void *addr;
+
+	if (pinion_open(NULL, &ctx) || pinion_device_add(ctx, "killed", NULL, &dev) || pinion_work_begin(dev, 1, &ticket) ||
+	    pinion_buffer_alloc(ctx, 8 * MIB, NULL, &buf) || pinion_buffer_map(buf, BOTH, &addr))
+		_exit(1);
+	memset(addr, 0xa5, 8 * MIB);
+	if (write(ready, "r", 1) != 1)
+		_exit(2);
+	for (;;)
+		pause();
+}
+
+START_TEST(a_thousand_killed_owners_leave_no_memory_no_count_and_no_file)
+{
+	uint64_t before = proc_kb("/proc/meminfo", "MemAvailable"), after = 0;
+	struct pinion_context *ctx = context();
+	struct pinion_device *dev;
+	struct dirent *ent;
+	uint32_t n;
+	DIR *d;
+
+	ck_ok(pinion_device_add(ctx, "killed", NULL, &dev));
+	for (int i = 0; i < 1000; i++) {
+		int ready[2];
+		pid_t pid;
+		char c;
+
+		ck_assert_int_eq(pipe(ready), 0);
+		pid = fork();
+		if (!pid)
+			hold_and_wait(ready[1]);
+		close(ready[1]);
+		ck_assert_int_eq(read(ready[0], &c, 1), 1);
+		close(ready[0]);
+		kill(pid, SIGKILL);
+		ck_assert_int_eq(reap(pid), -SIGKILL);
+		ck_ok(pinion_device_pending(dev, PINION_SCOPE_ALL, &n));
+		ck_assert_uint_eq(n, 0);
+	}
+	for (int i = 0; i < 50 && after + 16 * MIB < before; i++) {
+		after = proc_kb("/proc/meminfo", "MemAvailable");
+		usleep(after + 16 * MIB < before ? 100000 : 0);
+	}
+	/* A thousand times 8 MiB would be 8 GiB; whatever else runs here may have taken some. */
+	ck_assert_msg(after + 16 * MIB >= before || getenv("PINION_TEST_BUSY"), "%llu bytes less than before",
+		      (unsigned long long)(before - after));
+	d = opendir(test_tmp());
+	while ((ent = readdir(d)))
+		ck_assert_msg(ent->d_name[0] == '.' || !strcmp(ent->d_name, "counters.1"), "%s", ent->d_name);
+	closedir(d);
+	pinion_close(ctx);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *s = suite_create("buffer");
+	TCase *death = tcase_create("death"), *size = tcase_create("size"), *map = tcase_create("map"), *seal = tcase_create("seal"),
+	      *hold = tcase_create("hold");
+
+	tcase_set_timeout(death, 60);
+	tcase_add_test(death, a_thousand_killed_owners_leave_no_memory_no_count_and_no_file);
+	suite_add_tcase(s, death);
+	tcase_set_timeout(size, 30);
+	tcase_add_test(size, a_size_is_rounded_to_the_page_in_use_and_no_further);
+	tcase_add_test(size, sizes_that_cannot_be_are_refused);
+	tcase_add_test(size, more_than_there_is_names_what_there_is);
+	tcase_add_test(size, options_are_checked);
+	suite_add_tcase(s, size);
+	tcase_set_timeout(map, 30);
+	tcase_add_test(map, every_page_is_present_and_zero);
+	tcase_add_test(map, mappings_nest);
+	tcase_add_test(map, a_buffer_outlives_its_context);
+	tcase_add_test(map, the_label_is_shown_in_maps);
+	tcase_add_test(map, mappings_are_valid_in_a_forked_child);
+	tcase_add_test(map, ten_thousand_buffers_leave_nothing);
+	tcase_add_test(map, a_buffer_may_be_made_where_memory_files_must_not_be_executable);
+	suite_add_tcase(s, map);
+	tcase_add_test(seal, nobody_can_make_a_writer_of_a_sealed_buffer);
+	tcase_add_test(seal, sealing_at_once_leaves_no_writable_mapping);
+	tcase_add_test(seal, a_writable_mapping_that_exists_works_on_after_the_seal);
+	suite_add_tcase(s, seal);
+	tcase_set_timeout(hold, 30);
+	tcase_add_test(hold, little_memlock_is_said_and_not_hidden);
+	tcase_add_test(hold, a_hold_is_what_it_says);
+	tcase_add_test(hold, huge_pages_are_had_or_refused_with_the_reason);
+	tcase_add_test(hold, small_pages_can_be_asked_for);
+	suite_add_tcase(s, hold);
+	return s;
+}
+
+PINION_TEST_MAIN(suite)

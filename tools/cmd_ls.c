@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+#include "json.h"
+#include "names.h"
+#include "pinion.h"
+#include "table.h"
+
+#include <inttypes.h>
+#include <pinion/pinion.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct argp_option options[] = {
+	{ .name = "json", .key = 'j', .doc = "Print an array with an object for each name" },
+	{ 0 },
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	bool *json = state->input;
+
+	(void)arg;
+	if (key != 'j')
+		return ARGP_ERR_UNKNOWN;
+	*json = true;
+	return 0;
+}
+
+static int add_row(void *arg, const struct pinion_name_info *info)
+{
+	struct pinion_name_info shown = *info;
+	struct table *table = arg;
+
+	name_clean(&shown);
+	if (!table->rows)
+		table_add(table, "NAME\tSTATE\t>SIZE\t>TENSORS\t>PAGES\tHOLD\t>ATTACHED\t>PID\t>AGE\tFILE");
+	table_add(table, "%s\t%s\t%s\t%" PRIu64 "\t%s\t%s\t%" PRIu32 "\t%" PRId32 "\t%s\t%s", shown.name, name_state(&shown).s,
+		  size_text(*shown.format ? shown.bytes : shown.total).s, shown.tensors, name_pages(&shown).s,
+		  name_hold(&shown).s, shown.attached, shown.pid, age_text(shown.age_ns).s, shown.path);
+	return 0;
+}
+
+static int add_object(void *arg, const struct pinion_name_info *info)
+{
+	json_t *object = json_new_object();
+
+	json_set_text(object, "name", info->name);
+	json_set_text(object, "state", info->state);
+	json_set_number(object, "bytes", info->bytes);
+	json_set_number(object, "tensors", info->tensors);
+	json_set_number(object, "page_size", info->page_size);
+	json_set_number(object, "huge_bytes", info->huge_bytes);
+	json_set_text(object, "hold", info->hold);
+	json_set_text(object, "hold_why", info->hold_why);
+	json_set_number(object, "attached", info->attached);
+	json_set_number(object, "locked", info->locked);
+	json_set(object, "pid", json_integer(info->pid));
+	json_set_number(object, "age_seconds", info->age_ns / 1000000000);
+	json_set_text(object, "path", info->path);
+	json_set_text(object, "format", info->format);
+	json_set_number(object, "done", info->done);
+	json_set_number(object, "total", info->total);
+	json_add(arg, object);
+	return 0;
+}
+
+static int list_table(struct pinion_context *ctx)
+{
+	struct pinion_context_info info = { .size = sizeof(info) };
+	struct table table = { 0 };
+	int ret = pinion_name_list(ctx, add_row, &table);
+	char dir[1024];
+
+	/* A person is told; for a program nothing is nothing. */
+	if (!ret && !table.rows && isatty(STDOUT_FILENO) && !pinion_context_info(ctx, &info))
+		printf("No name is held in %s; pinion load FILE --name NAME takes one.\n", text_copy(dir, sizeof(dir), info.dir));
+	table_print(&table, stdout);
+	return ret;
+}
+
+static int list_json(struct pinion_context *ctx)
+{
+	json_t *array = json_new_array();
+	int ret = pinion_name_list(ctx, add_object, array);
+
+	/* Half a list would be taken for the whole. */
+	if (ret)
+		json_decref(array);
+	else
+		json_print(array);
+	return ret;
+}
+
+int cmd_ls(const struct command *cmd, int argc, char **argv)
+{
+	struct pinion_context *ctx;
+	bool json = false;
+	int ret;
+
+	command_parse(cmd, argc, argv, options, parse, &json);
+	ret = pinion_open(NULL, &ctx);
+	if (ret)
+		return refused(ret);
+	ret = json ? list_json(ctx) : list_table(ctx);
+	if (ret)
+		ret = refused(ret);
+	pinion_close(ctx);
+	return ret;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+#include "devices.h"
+#include "format.h"
+#include "json.h"
+#include "pinion.h"
+#include "screen.h"
+#include "table.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pinion/pinion.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define INTERVAL_MIN 0.1
+#define INTERVAL_MAX 86400.0
+
+struct top {
+	bool once;
+	bool json;
+	double interval;
+};
+
+static const struct argp_option options[] = {
+	{ .name = "once", .key = 'o', .doc = "Print one reading and end" },
+	{ .name = "json", .key = 'j', .doc = "Print one reading as an object and end" },
+	{ .name = "interval", .key = 'i', .arg = "SECONDS", .doc = "Between two readings, 0.1 to 86400 (1)" },
+	{ 0 },
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct top *top = state->input;
+	char *end;
+
+	switch (key) {
+	case 'o':
+		top->once = true;
+		return 0;
+	case 'j':
+		top->json = true;
+		return 0;
+	case 'i':
+		top->interval = strtod(arg, &end);
+		if (end == arg || *end || !(top->interval >= INTERVAL_MIN && top->interval <= INTERVAL_MAX))
+			argp_error(state, "--interval is a number from 0.1 to 86400, not '%s'", arg);
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------------------------- */
+
+static json_t *user_object(const struct pinion_device_user *user, int64_t now_ns)
+{
+	json_t *object = json_new_object();
+
+	json_set(object, "pid", json_integer(user->pid));
+	json_set_number(object, "uid", user->uid);
+	json_set_text(object, "comm", user->comm);
+	json_set_number(object, "pending", user->pending);
+	json_set_number(object, "submitted", user->submitted);
+	json_set_number(object, "age_seconds", (now_ns - (int64_t)user->since_ns) / 1000000000);
+	return object;
+}
+
+static json_t *device_object(const struct device_row *row, int64_t now_ns)
+{
+	json_t *object = json_new_object(), *users = json_new_array();
+	const struct pinion_device_info *info = &row->info;
+
+	json_set_text(object, "key", info->key);
+	json_set_number(object, "generation", info->generation);
+	json_set_number(object, "capacity", info->capacity);
+	json_set_number(object, "pending_low", info->pending_low);
+	json_set_number(object, "pending_high", info->pending_high);
+	json_set_number(object, "pending_cost", info->pending_cost);
+	json_set_number(object, "submitted", info->submitted);
+	json_set_number(object, "reclaimed", info->reclaimed);
+	json_set_number(object, "sessions", info->sessions);
+	json_set_number(object, "shared_lanes", info->shared_lanes);
+	for (size_t i = 0; i < row->users; i++)
+		json_add(users, user_object(&row->user[i], now_ns));
+	json_set(object, "users", users);
+	return object;
+}
+
+static void print_json(const struct devices *d)
+{
+	json_t *object = json_new_object(), *array = json_new_array();
+
+	for (size_t i = 0; i < d->rows; i++)
+		json_add(array, device_object(&d->row[i], d->at_ns));
+	json_set(object, "devices", array);
+	json_print(object);
+}
+
+/* ---- text ---------------------------------------------------------------------------------------------------------- */
+
+static struct text pending_text(const struct pinion_device_info *info)
+{
+	struct text t;
+
+	if (info->pending_low == info->pending_high)
+		snprintf(t.s, sizeof(t.s), "%" PRIu64, info->pending_high);
+	else
+		snprintf(t.s, sizeof(t.s), "%" PRIu64 "..%" PRIu64, info->pending_low, info->pending_high);
+	return t;
+}
+
+static struct text capacity_text(const struct pinion_device_info *info)
+{
+	struct text t = { "-" };
+
+	if (info->capacity)
+		snprintf(t.s, sizeof(t.s), "%" PRIu32, info->capacity);
+	return t;
+}
+
+/* Units done per second since the reading before; "-" without one. */
+static struct text done_text(const struct devices *d, const struct devices *before, const struct pinion_device_info *info)
+{
+	const struct device_row *old = devices_find(before, info);
+	uint64_t done, was = old ? device_completed(&old->info) : 0;
+	struct text t = { "-" };
+
+	if (!old || d->at_ns <= before->at_ns)
+		return t;
+	done = device_completed(info);
+	snprintf(t.s, sizeof(t.s), "%.1f", done > was ? (done - was) * 1e9 / (d->at_ns - before->at_ns) : 0.0);
+	return t;
+}
+
+static void add_device(struct table *table, const struct devices *d, const struct devices *before, struct device_row *row)
+{
+	const struct pinion_device_info *info = &row->info;
+	char key[PINION_KEY_MAX + 1];
+
+	table_add(table, "%s\t%s\t%" PRIu64 "\t%s\t%" PRIu32 "\t%" PRIu64 "\t%" PRIu64 "%s%s",
+		  text_copy(key, sizeof(key), info->key), pending_text(info).s, info->pending_cost, capacity_text(info).s,
+		  info->sessions, info->submitted, info->reclaimed, before ? "\t" : "",
+		  before ? done_text(d, before, info).s : "");
+	for (size_t i = 0; i < row->users; i++) {
+		struct pinion_device_user *user = &row->user[i];
+
+		text_clean(user->comm);
+		table_add(table, "  %" PRId32 " %s\t%" PRIu64 "\t\t\t\t%" PRIu64, user->pid, user->comm, user->pending,
+			  user->submitted);
+	}
+}
+
+/* @before is NULL where there is to be no rate. */
+static void print_text(struct devices *d, const struct devices *before, FILE *out)
+{
+	struct table table = { 0 };
+
+	table_add(&table, "DEVICE\t>IN FLIGHT\t>COST\t>CAPACITY\t>SESSIONS\t>SUBMITTED\t>RECLAIMED%s", before ? "\t>DONE/S" : "");
+	for (size_t i = 0; i < d->rows; i++)
+		add_device(&table, d, before, &d->row[i]);
+	table_print(&table, out);
+}
+
+/* ---- the command --------------------------------------------------------------------------------------------------- */
+
+/* Returns the exit code. */
+static int show_once(struct pinion_context *ctx, bool json)
+{
+	struct devices d;
+	int ret = devices_read(ctx, &d);
+
+	if (ret)
+		return refused(ret);
+	if (json)
+		print_json(&d);
+	else
+		print_text(&d, NULL, stdout);
+	devices_free(&d);
+	return EXIT_OK;
+}
+
+/* One reading, painted; @before becomes it. */
+static int show_next(struct pinion_context *ctx, struct devices *before, const struct screen *screen)
+{
+	char *text = NULL;
+	size_t bytes = 0;
+	struct devices d;
+	int ret = devices_read(ctx, &d);
+	FILE *out;
+
+	if (ret)
+		return ret;
+	out = open_memstream(&text, &bytes);
+	if (!out)
+		no_memory();
+	print_text(&d, before, out);
+	if (fclose(out))
+		no_memory();
+	screen_paint(screen, text);
+	free(text);
+	devices_free(before);
+	*before = d;
+	return 0;
+}
+
+/* Returns the exit code. */
+static int show_often(struct pinion_context *ctx, double interval)
+{
+	struct devices before = { 0 };
+	struct screen screen;
+	int ret;
+
+	if (screen_open(&screen))
+		return EXIT_PROBLEM;
+	do
+		ret = show_next(ctx, &before, &screen);
+	while (!ret && !flush_stdout() && screen_wait(&screen, interval));
+	screen_close(&screen);
+	devices_free(&before);
+	return ret ? refused(ret) : EXIT_OK;
+}
+
+int cmd_top(const struct command *cmd, int argc, char **argv)
+{
+	struct top top = { .interval = 1 };
+	struct pinion_context *ctx;
+	int ret;
+
+	command_parse(cmd, argc, argv, options, parse, &top);
+	ret = pinion_open(NULL, &ctx);
+	if (ret)
+		return refused(ret);
+	ret = top.once || top.json ? show_once(ctx, top.json) : show_often(ctx, top.interval);
+	pinion_close(ctx);
+	return ret;
+}

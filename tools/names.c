@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+#include "names.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+void name_clean(struct pinion_name_info *info)
+{
+	text_clean(info->name);
+	text_clean(info->path);
+	text_clean(info->state);
+	text_clean(info->hold);
+	text_clean(info->hold_why);
+	text_clean(info->format);
+}
+
+struct text name_state(const struct pinion_name_info *info)
+{
+	struct text t;
+
+	if (strcmp(info->state, "loading"))
+		snprintf(t.s, sizeof(t.s), "%s", info->state);
+	else
+		snprintf(t.s, sizeof(t.s), "loading %u %%", info->total ? percent(info->done, info->total) : 0);
+	return t;
+}
+
+struct text name_pages(const struct pinion_name_info *info)
+{
+	struct text t = size_text(info->page_size);
+
+	if (!info->page_size)
+		return (struct text){ "-" };
+	/* Asked for in huge pages: the kernel may have found only some. */
+	if (info->page_size > sysconf(_SC_PAGESIZE) && info->huge_bytes < info->bytes)
+		snprintf(t.s, sizeof(t.s), "%.20s %u %%", size_text(info->page_size).s, percent(info->huge_bytes, info->bytes));
+	return t;
+}
+
+struct text name_hold(const struct pinion_name_info *info)
+{
+	struct text t;
+
+	if (!*info->hold)
+		return (struct text){ "-" };
+	if (!strcmp(info->hold, "locked") && info->attached)
+		snprintf(t.s, sizeof(t.s), "locked by %" PRIu32 " of %" PRIu32, info->locked, info->attached);
+	else
+		snprintf(t.s, sizeof(t.s), "%.15s", info->hold);
+	return t;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* pinion: what the subcommands share: the table they are in, exit codes, how an option or a failure is answered. */
+#ifndef PINION_TOOLS_PINION_H
+#define PINION_TOOLS_PINION_H
+
+#include <argp.h>
+
+/* Documented in pinion(1). */
+enum exit_code {
+	EXIT_OK = 0,
+	EXIT_PROBLEM = 1,
+	EXIT_USAGE = 2,
+	EXIT_ABSENT = 3,
+	EXIT_NO_ROOM = 4,
+	EXIT_BUSY = 5,
+};
+
+struct command {
+	const char *name;
+	const char *args;
+	const char *help;
+	int (*fn)(const struct command *cmd, int argc, char **argv);
+};
+
+int cmd_check(const struct command *cmd, int argc, char **argv);
+int cmd_info(const struct command *cmd, int argc, char **argv);
+int cmd_load(const struct command *cmd, int argc, char **argv);
+int cmd_ls(const struct command *cmd, int argc, char **argv);
+int cmd_rm(const struct command *cmd, int argc, char **argv);
+int cmd_show(const struct command *cmd, int argc, char **argv);
+int cmd_top(const struct command *cmd, int argc, char **argv);
+
+/* Parses what follows the command's name; does not return from a usage error (exit 2) or --help. */
+void command_parse(const struct command *cmd, int argc, char **argv, const struct argp_option *options, argp_parser_t parser,
+		   void *input);
+
+/* For the parser of a command with one argument, called @what: takes it into *@value and refuses none and a second. */
+error_t command_argument(int key, char *arg, struct argp_state *state, const char *what, const char **value);
+
+/* Says "pinion CMD: SENTENCE" on stderr. */
+void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Complains with pinion_error() and returns the exit code that belongs to @ret, a -errno. */
+int refused(int ret);
+int exit_code_of(int ret);
+
+/* Complains and exits; for the few allocations of this program. */
+void no_memory(void) __attribute__((noreturn));
+
+/* Writes out what stdio holds for stdout. -EPIPE: nobody reads any more, no problem; else complains, -errno. */
+int flush_stdout(void);
+
+#endif
