@@ -94,16 +94,26 @@ PINION_API const char *pinion_device_key(const struct pinion_device *dev)
 	return device_check(dev) ? "" : dev->at.entry->key;
 }
 
+/* A handle begins with its place in the table, so an array of handles serves as one of places. */
+_Static_assert(offsetof(struct pinion_device, at) == 0, "the place is first");
+
+PINION_API int pinion_devices_pending(struct pinion_device *const *dev, size_t n, enum pinion_scope scope, uint32_t *pending)
+{
+	int ret;
+
+	if (!n)
+		return 0;
+	ret = device_check(dev[0]);
+	if (!ret && scope == PINION_SCOPE_ALL)
+		return counts_pending(dev[0]->counts, (const struct counts_device *const *)dev, n, pending);
+	for (size_t i = 0; !ret && i < n; i++)
+		ret = counts_pending_mine(dev[i]->counts, &dev[i]->at, &pending[i]);
+	return ret;
+}
+
 PINION_API int pinion_device_pending(struct pinion_device *dev, enum pinion_scope scope, uint32_t *n)
 {
-	uint64_t high;
-	int ret = device_check(dev);
-
-	if (!ret)
-		ret = counts_pending(dev->ctx->counts, &dev->at, scope == PINION_SCOPE_MINE, &high);
-	if (!ret)
-		*n = high < UINT32_MAX ? high : UINT32_MAX;
-	return ret;
+	return pinion_devices_pending(&dev, 1, scope, n);
 }
 
 PINION_API int pinion_device_info(struct pinion_device *dev, struct pinion_device_info *info)

@@ -107,7 +107,7 @@ static void shape_shown(char *out, size_t room, const struct index_tensor *t)
 
 /*
  * Dimensions of 0 count as 1 where overflow is looked for, so that no order of multiplying them can wrap. They are
- * allowed: safetensors says so, ggml writes and reads tensors without elements, and one without bytes harms no one.
+ * allowed: safetensors says so, GGUF does not forbid them, and a tensor without bytes harms no one.
  */
 static int shape_elements(const struct index_tensor *t, uint64_t *elements)
 {

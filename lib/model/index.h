@@ -4,8 +4,9 @@
  * to other processes as a sealed memfd. Offsets in it are bytes from its start. Who receives one checks it with
  * index_check() before anything in it is believed.
  *
- * Arrows: gguf.c and safetensors.c fill a builder; index.c turns it into the block; layout.c says where a load puts each
- * tensor; load.c and attach use the block.
+ * Arrows: gguf.c and safetensors.c read through reader.c and fill a builder; builder.c checks it as a whole and turns it
+ * into the block; layout.c says where a load puts each tensor; index.c checks and describes blocks; load.c and attach
+ * use them.
  */
 #ifndef PINION_LIB_INDEX_H
 #define PINION_LIB_INDEX_H

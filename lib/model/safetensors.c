@@ -94,13 +94,15 @@ static int read_value(struct header *h, const char *chars, uint64_t most, const 
 	if (ret)
 		return ret;
 	room = h->bytes - h->at < most ? h->bytes - h->at : most;
+	errno = 0;
 	*out = json_loadb(h->text + h->at, room, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK,
 			  &error);
 	if (*out) {
 		h->at += error.position;
 		return 0;
 	}
-	if (json_error_code(&error) == json_error_out_of_memory)
+	/* Where jansson has no memory it mostly calls the text invalid; the allocator's errno tells. */
+	if (errno == ENOMEM)
 		return fail(ENOMEM, "%s: no memory for %s", h->where, what);
 	if ((uint64_t)error.position >= room && room == most)
 		return fail(EBADMSG, "%s: %s at offset %" PRIu64 " of the file takes more than %" PRIu64 " bytes",
@@ -184,7 +186,7 @@ static int check_keys(const struct header *h, json_t *entry)
 	for (size_t i = 0; i < 3; i++)
 		if (!json_object_get(entry, names[i]))
 			return fail(EBADMSG, "%s: its entry has no %s", h->where, names[i]);
-	json_object_foreach (entry, key, value) {
+	json_object_foreach(entry, key, value) {
 		if (strcmp(key, names[0]) && strcmp(key, names[1]) && strcmp(key, names[2])) {
 			text_shown(shown, sizeof(shown), key, strlen(key));
 			return fail(EBADMSG, "%s: its entry has the key '%s', which is not known", h->where, shown);

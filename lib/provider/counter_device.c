@@ -112,6 +112,7 @@ static int add_new(struct counts *c, const char *key, const struct pinion_device
 	dev->reclaimed = 0;
 	dev->retired = 0;
 	__atomic_store_n(&dev->generation, ++f->head.generation, __ATOMIC_SEQ_CST);
+	pinion_roster_bump(&f->head.seq);
 	describe(c, index, out);
 	return 0;
 }
@@ -189,6 +190,18 @@ static uint32_t sibling_epoch(struct counts *c, uint32_t index)
 	return mask ? pinion_load(&pinion_lane_control(&f->page[c->slot], __builtin_ctzll(mask))->epoch) : 0;
 }
 
+/*
+ * A free lane, looked for from a place that differs from slot to slot: pages are 4 KiB apart, so lanes of the same number
+ * in many slots would fall into one set of the reader's first-level cache.
+ */
+static uint32_t choose_lane(const struct counts *c)
+{
+	uint32_t from = c->slot % PINION_LANES;
+	uint64_t after = c->free_lanes >> from << from;
+
+	return __builtin_ctzll(after ? after : c->free_lanes);
+}
+
 int counts_lane_attach(struct counts *c, const struct counts_device *dev, bool shared, uint32_t *lane)
 {
 	struct counter_file *f = c->file;
@@ -203,8 +216,8 @@ int counts_lane_attach(struct counts *c, const struct counts_device *dev, bool s
 	} else if (!c->free_lanes) {
 		ret = fail(EAGAIN, "all %u lanes of this context are bound; open another context for more devices", PINION_LANES);
 	} else {
-		*lane = __builtin_ctzll(c->free_lanes);
-		c->free_lanes &= c->free_lanes - 1;
+		*lane = choose_lane(c);
+		c->free_lanes &= ~(UINT64_C(1) << *lane);
 		/* A thread of the slot's dead owner may have run a moment longer than the owner word said. */
 		pinion_lane_retire(&page->lane[*lane]);
 		pinion_lane_control(page, *lane)->armed = 0;
@@ -213,6 +226,7 @@ int counts_lane_attach(struct counts *c, const struct counts_device *dev, bool s
 			__atomic_or_fetch(&f->facts[c->slot].shared, UINT64_C(1) << *lane, __ATOMIC_RELAXED);
 		__atomic_or_fetch(&f->lanes[dev->index][c->slot], UINT64_C(1) << *lane, __ATOMIC_RELEASE);
 		__atomic_or_fetch(&dev->entry->slots[c->slot / 64], UINT64_C(1) << (c->slot % 64), __ATOMIC_RELEASE);
+		pinion_roster_bump(&f->head.seq);
 	}
 	counter_unlock(&f->head.lock);
 	return ret;

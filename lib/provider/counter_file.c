@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "counter_file.h"
+#include "counter_roster.h"
 
 #include "../error.h"
 
@@ -189,13 +190,16 @@ int counts_open(struct rundir *dir, struct counts **out)
 	ret = process_mark(&c->mark);
 	if (ret)
 		goto err_free;
-	ret = rundir_lock(dir, &lock_fd);
+	ret = roster_open(c);
 	if (ret)
 		goto err_free;
+	ret = rundir_lock(dir, &lock_fd);
+	if (ret)
+		goto err_roster;
 	ret = open_file(c, dir);
 	rundir_unlock(lock_fd);
 	if (ret)
-		goto err_free;
+		goto err_roster;
 	ret = counter_slot_claim(c);
 	if (ret)
 		goto err_unmap;
@@ -205,6 +209,8 @@ int counts_open(struct rundir *dir, struct counts **out)
 err_unmap:
 	munmap(c->file, sizeof(struct counter_file));
 	close(c->fd);
+err_roster:
+	roster_close(c);
 err_free:
 	free(c);
 	return ret;
@@ -218,5 +224,6 @@ void counts_close(struct counts *c)
 		munmap(c->file, sizeof(struct counter_file));
 		}
 	close(c->fd);
+	roster_close(c);
 	free(c);
 }

@@ -9,7 +9,8 @@
  *
  * Who writes what:
  *   head.lock (robust mutex)  slots and devices change hands: claim, takeover, leave, attach of a lane, add, remove
- *   head.seq                  bumped before and after a lane is taken from a device (pinion_roster_bump()), under lock
+ *   head.seq                  bumped when a lane or a device changes hands (pinion_roster_bump()), under lock; before and
+ *                             after it where a lane is taken from a device
  *   owner[slot]               the owner thread alone; the kernel when it dies
  *   page[slot].lane[]         one thread of the owner per lane (shared lanes: atomic adds)
  *   page[slot].control[]      the flusher that holds facts[slot].flush_lock
@@ -26,6 +27,7 @@
 #include <linux/pinion_counters.h>
 #include <pinion/device.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -94,8 +96,11 @@ struct counter_robust {
 	struct robust_list node;
 };
 
+struct counter_roster;
+
 /* One context's view of the file. */
 struct counts {
+	struct counter_roster *roster;
 	struct counter_file *file; /* MADV_DONTFORK: a child must not reach its parent's lanes */
 	int fd;
 	struct process_mark mark;
@@ -151,8 +156,9 @@ static inline bool counts_device_current(const struct counts_device *dev)
 	return __builtin_expect(__atomic_load_n(&dev->entry->generation, __ATOMIC_RELAXED) == dev->generation, 1);
 }
 
-/* counter_read.c: loads alone. @mine: of this context only. */
-int counts_pending(const struct counts *c, const struct counts_device *dev, bool mine, uint64_t *high);
+/* counter_read.c: loads alone. Of @n devices in one reading, all processes; of one, this context alone. */
+int counts_pending(const struct counts *c, const struct counts_device *const *dev, size_t n, uint32_t *pending);
+int counts_pending_mine(const struct counts *c, const struct counts_device *dev, uint32_t *pending);
 int counts_info(const struct counts *c, const struct counts_device *dev, struct pinion_device_info *info);
 int counts_users(const struct counts *c, const struct counts_device *dev, struct pinion_device_user *rows, size_t cap,
 		 size_t *n);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* counter read: what is in flight, by loads alone. */
 #include "counter_file.h"
+#include "counter_roster.h"
 
 #include "../error.h"
 
@@ -82,16 +83,13 @@ static int stale(const struct counts_device *dev)
 		    (unsigned long long)dev->generation);
 }
 
-int counts_pending(const struct counts *c, const struct counts_device *dev, bool mine, uint64_t *high)
+/* By walking the file: one's own share, or more lanes than the roster holds. */
+static int64_t walk_pending(const struct counts *c, const struct counts_device *dev, bool mine)
 {
 	const struct pinion_lane *lane[READ_LANES];
 	uint64_t seq;
 	int64_t sum;
 
-	if (!counts_device_current(dev))
-		return stale(dev);
-	if (!dev->entry->has_queue)
-		return fail(ENODATA, "device '%s' is synchronous: it has no queue", dev->entry->key);
 	do {
 		struct walk w;
 		bool more;
@@ -105,9 +103,78 @@ int counts_pending(const struct counts *c, const struct counts_device *dev, bool
 			sum += pinion_lanes_high(lane, n, PINION_BOTH);
 		} while (more);
 	} while (roster_changed(c->file, seq));
+	return sum;
+}
+
+static __attribute__((noinline, cold)) int refuse_pending(const struct counts_device *dev)
+{
 	if (!counts_device_current(dev))
 		return stale(dev);
-	*high = sum > 0 ? sum : 0;
+	if (dev->entry->has_queue)
+		return -EAGAIN; /* the roster was behind the table for a moment */
+	return fail(ENODATA, "device '%s' is synchronous: it has no queue", dev->entry->key);
+}
+
+/* The two passes of pinion_lanes_high() over a device's part of the roster. */
+static inline int64_t roster_high(const struct counter_file *f, const uint32_t *line, uint32_t n)
+{
+	uint64_t completed = 0, submitted = 0;
+
+	/* The commonest case, without the loops' overhead: one process of one thread. */
+	if (n == 1) {
+		completed = pinion_lane_completed(roster_lane(f, line[0]), PINION_BOTH);
+		return pinion_lane_submitted(roster_lane(f, line[0]), PINION_BOTH) - completed;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		completed += pinion_lane_completed(roster_lane(f, line[i]), PINION_BOTH);
+	for (uint32_t i = 0; i < n; i++)
+		submitted += pinion_lane_submitted(roster_lane(f, line[i]), PINION_BOTH);
+	return submitted - completed;
+}
+
+/* One reading of several devices from the roster; -EAGAIN when it could not be believed. */
+static inline int roster_pending(const struct counts *c, const struct counts_device *const *dev, size_t n, uint32_t *pending)
+{
+	const struct counter_roster *r = c->roster;
+	uint32_t version = roster_begin(c);
+
+	for (size_t i = 0; i < n; i++) {
+		const struct roster_device *d = &r->device[dev[i]->index];
+		uint32_t first = d->first, count = d->count;
+		int64_t high;
+
+		if (__builtin_expect(d->generation != dev[i]->generation, 0))
+			return refuse_pending(dev[i]);
+		/* Also where a rebuild under the reading tore the two apart. */
+		if (__builtin_expect((uint64_t)first + count > ROSTER_LINES, 0))
+			high = walk_pending(c, dev[i], false);
+		else
+			high = roster_high(c->file, &r->line[first], count);
+		pending[i] = high < 0 ? 0 : high > UINT32_MAX ? UINT32_MAX : high;
+	}
+	return roster_end(c, version) ? 0 : -EAGAIN;
+}
+
+int counts_pending(const struct counts *c, const struct counts_device *const *dev, size_t n, uint32_t *pending)
+{
+	int ret;
+
+	do {
+		ret = roster_pending(c, dev, n, pending);
+	} while (__builtin_expect(ret == -EAGAIN, 0));
+	return ret;
+}
+
+int counts_pending_mine(const struct counts *c, const struct counts_device *dev, uint32_t *pending)
+{
+	int64_t high;
+
+	if (!counts_device_current(dev) || !dev->entry->has_queue)
+		return refuse_pending(dev);
+	high = walk_pending(c, dev, true);
+	if (!counts_device_current(dev))
+		return stale(dev);
+	*pending = high < 0 ? 0 : high > UINT32_MAX ? UINT32_MAX : high;
 	return 0;
 }
 

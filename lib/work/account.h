@@ -25,7 +25,8 @@ struct lane_ref {
 
 struct pinion_device {
 	struct counts_device at;
-	struct process_mark mark; /* the context's, a load nearer */
+	struct process_mark mark; /* the context's, a load nearer, as is what follows */
+	struct counts *counts;
 	uint64_t id; /* never given twice in a process, so that a thread's cache cannot mistake a freed device for another */
 	struct pinion_context *ctx;
 	struct pinion_device *next;	/* in ctx->devices, under ctx->lock */

@@ -181,6 +181,7 @@ int account_new(struct pinion_context *ctx, const struct counts_device *at, stru
 	dev->at = *at;
 	dev->ctx = ctx;
 	dev->mark = ctx->mark;
+	dev->counts = ctx->counts;
 	dev->shared_lane = PINION_LANES;
 	pthread_mutex_lock(&lanes_lock);
 	dev->id = ++last_id;

@@ -78,6 +78,12 @@ const char *pinion_device_key(const struct pinion_device *dev);
  */
 int pinion_device_pending(struct pinion_device *dev, enum pinion_scope scope, uint32_t *n);
 
+/*
+ * The same for @n devices of one context in one reading, pending[i] for dev[i]: what a router asks. On an error, that of
+ * the first device that has one, @pending is undefined.
+ */
+int pinion_devices_pending(struct pinion_device *const *dev, size_t n, enum pinion_scope scope, uint32_t *pending);
+
 /* Everything known of the device, in one reading. */
 int pinion_device_info(struct pinion_device *dev, struct pinion_device_info *info);
 

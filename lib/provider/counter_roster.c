@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+#include "counter_roster.h"
+
+#include "../error.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+_Static_assert(offsetof(struct counter_file, page) % PINION_LINE_BYTES == 0, "lanes are lines of the file");
+_Static_assert(sizeof(struct counter_file) / PINION_LINE_BYTES < UINT32_MAX, "a line's number fits 32 bits");
+
+int roster_open(struct counts *c)
+{
+	c->roster = calloc(1, sizeof(*c->roster));
+	if (!c->roster)
+		return fail(ENOMEM, "no memory for a roster of counters");
+	pthread_mutex_init(&c->roster->lock, NULL);
+	c->roster->seq = UINT64_MAX;
+	return 0;
+}
+
+void roster_close(struct counts *c)
+{
+	free(c->roster);
+}
+
+static void note_owners(const struct counter_file *f, struct counter_roster *r)
+{
+	uint32_t used = __atomic_load_n(&f->head.slots_used, __ATOMIC_ACQUIRE), n = 0;
+
+	for (uint32_t s = 0; s < used && s < COUNTER_SLOTS; s++) {
+		uint32_t word = __atomic_load_n(&f->owner[s], __ATOMIC_ACQUIRE);
+
+		if (!pinion_owner_alive(word))
+			continue;
+		__atomic_store_n(&r->slot[n], s, __ATOMIC_RELAXED);
+		__atomic_store_n(&r->word[n++], word, __ATOMIC_RELAXED);
+	}
+	__atomic_store_n(&r->owners, n, __ATOMIC_RELAXED);
+}
+
+/* The lanes of device @d; false when they do not fit. */
+static bool note_lanes(const struct counter_file *f, struct counter_roster *r, uint32_t d, uint32_t *at)
+{
+	const struct counter_device *dev = &f->device[d];
+
+	for (uint32_t i = 0; i < r->owners; i++) {
+		uint32_t s = r->slot[i];
+		uint64_t mask;
+
+		if (!(__atomic_load_n(&dev->slots[s / 64], __ATOMIC_ACQUIRE) >> (s % 64) & 1))
+			continue;
+		mask = __atomic_load_n(&f->lanes[d][s], __ATOMIC_ACQUIRE) & COUNTER_LANE_MASK;
+		for (; mask; mask &= mask - 1) {
+			const char *lane = (const char *)&f->page[s].lane[__builtin_ctzll(mask)];
+
+			if (*at == ROSTER_LINES)
+				return false;
+			__atomic_store_n(&r->line[(*at)++], (lane - (const char *)f) / PINION_LINE_BYTES, __ATOMIC_RELAXED);
+		}
+	}
+	return true;
+}
+
+static void rebuild(const struct counter_file *f, struct counter_roster *r)
+{
+	uint64_t seq = pinion_load_acquire(&f->head.seq);
+	uint32_t at = 0;
+
+	__atomic_store_n(&r->version, r->version + 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	note_owners(f, r);
+	for (uint32_t d = 0; d < COUNTER_DEVICES; d++) {
+		uint64_t generation = __atomic_load_n(&f->device[d].generation, __ATOMIC_ACQUIRE);
+		uint32_t first = at, count = 0;
+
+		if (!f->device[d].has_queue)
+			generation = 0;
+		if (generation)
+			count = note_lanes(f, r, d, &at) ? at - first : ROSTER_OVERFLOW;
+		__atomic_store_n(&r->device[d].generation, generation, __ATOMIC_RELAXED);
+		__atomic_store_n(&r->device[d].first, first, __ATOMIC_RELAXED);
+		__atomic_store_n(&r->device[d].count, count, __ATOMIC_RELAXED);
+	}
+	/* A change while it was built leaves it with the old number, so that the next look finds it untrue. */
+	__atomic_store_n(&r->seq, seq, __ATOMIC_RELAXED);
+	__atomic_store_n(&r->version, r->version + 1, __ATOMIC_RELEASE);
+}
+
+uint32_t roster_renew(const struct counts *c)
+{
+	struct counter_roster *r = c->roster;
+	uint32_t version;
+
+	pthread_mutex_lock(&r->lock);
+	while (!roster_is_true(c->file, r))
+		rebuild(c->file, r);
+	version = r->version;
+	pthread_mutex_unlock(&r->lock);
+	return version;
+}

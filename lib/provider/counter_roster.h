@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * counter roster: which lanes of which living owners belong to which device, as this context last saw it, packed so that a
+ * reading touches little but the lanes themselves.
+ *
+ * It is true while head.seq has not moved (no lane changed hands) and every owner word in it still reads what it read.
+ * Any thread may read it while another rebuilds it: entries are plain words that lead into the file, which stays mapped,
+ * and a reading that saw `version` move is done again.
+ */
+#ifndef PINION_LIB_COUNTER_ROSTER_H
+#define PINION_LIB_COUNTER_ROSTER_H
+
+#include "counter_file.h"
+
+#define ROSTER_LINES 16384u /* lanes in all; with more, readings walk the file */
+
+#define ROSTER_OVERFLOW UINT32_MAX
+
+struct roster_device {
+	uint64_t generation; /* 0: none, or one without a queue */
+	uint32_t first;	     /* its part of line[] */
+	uint32_t count;	     /* or ROSTER_OVERFLOW */
+};
+
+struct counter_roster {
+	uint32_t version; /* odd while it is rebuilt */
+	uint32_t owners;
+	uint64_t seq;
+	struct roster_device device[COUNTER_DEVICES];
+	uint32_t slot[COUNTER_SLOTS]; /* the living, and their owner words */
+	uint32_t word[COUNTER_SLOTS];
+	uint32_t line[ROSTER_LINES]; /* a lane as the number of its line in the file */
+	pthread_mutex_t lock;	     /* rebuilding */
+};
+
+/* Makes it true again; the version to give to roster_end(). */
+uint32_t roster_renew(const struct counts *c);
+
+static inline bool roster_is_true(const struct counter_file *f, const struct counter_roster *r)
+{
+	uint32_t differ = 0;
+
+	if (pinion_load_acquire(&f->head.seq) != r->seq)
+		return false;
+	for (uint32_t i = 0; i < r->owners; i++)
+		differ |= __atomic_load_n(&f->owner[r->slot[i] % COUNTER_SLOTS], __ATOMIC_ACQUIRE) ^ r->word[i];
+	return !differ;
+}
+
+/* Starts a reading: the version to give to roster_end(). */
+static inline uint32_t roster_begin(const struct counts *c)
+{
+	const struct counter_roster *r = c->roster;
+	uint32_t version = __atomic_load_n(&r->version, __ATOMIC_ACQUIRE);
+
+	if (__builtin_expect(!(version & 1) && roster_is_true(c->file, r), 1))
+		return version;
+	return roster_renew(c);
+}
+
+/* Whether what was read since roster_begin() can be believed. */
+static inline bool roster_end(const struct counts *c, uint32_t version)
+{
+	const struct counter_roster *r = c->roster;
+
+	return pinion_load_acquire(&c->file->head.seq) == r->seq && __atomic_load_n(&r->version, __ATOMIC_ACQUIRE) == version;
+}
+
+static inline const struct pinion_lane *roster_lane(const struct counter_file *f, uint32_t line)
+{
+	return (const struct pinion_lane *)((const char *)f + (uint64_t)line * PINION_LINE_BYTES);
+}
+
+int roster_open(struct counts *c);
+void roster_close(struct counts *c);
+
+#endif
