@@ -28,7 +28,7 @@ check: all
 # The parsers under libFuzzer, FUZZ_SECONDS each.
 fuzz:
 	@sh tests/need.sh fuzz
-	@bash tests/fuzz/run.sh $(B)-fuzz $(FUZZ_SECONDS)
+	@bash tests/fuzz/run.sh $(B)-fuzz $(FUZZ_SECONDS) $(FUZZ_TARGET)
 
 check-long: check
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=600

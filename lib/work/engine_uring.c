@@ -112,18 +112,12 @@ static struct piece *free_piece(struct pinion_stream *s)
 	return NULL;
 }
 
-static bool want_direct(const struct pinion_stream *s, const struct stream_file *file, uint64_t pos, uint64_t len)
+/* A piece goes through the page cache, for this reason. */
+static void buffered(struct pinion_stream *s, struct piece *p, const char *why)
 {
-	if (s->opts.io == PINION_IO_BUFFERED || file->direct_fd < 0)
-		return false;
-	return s->opts.io == PINION_IO_DIRECT || !file_is_cached(file, pos, len);
-}
-
-/* Why a piece goes through the page cache, for the statistics. */
-static void note_buffered(struct pinion_stream *s, const struct stream_file *file, const char *why)
-{
+	p->direct = false;
 	pthread_mutex_lock(&s->lock);
-	s->stats.direct_why = file->direct_fd < 0 ? file->why : why;
+	s->stats.direct_why = why;
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -134,31 +128,24 @@ static void note_buffered(struct pinion_stream *s, const struct stream_file *fil
 static void shape_piece(struct pinion_stream *s, struct piece *p)
 {
 	const struct stream_file *file = p->op->file;
-	uint32_t head;
+	uint32_t head = p->pos % file->block, least = s->opts.io == PINION_IO_DIRECT ? file->block : DIRECT_MIN;
 
-	p->direct = false;
 	if (s->opts.io == PINION_IO_BUFFERED) {
-		note_buffered(s, file, "asked for");
-		return;
-	}
-	head = p->pos % file->block;
-	if (file->direct_fd >= 0 && head) {
+		buffered(s, p, "asked for");
+	} else if (file->direct_fd < 0) {
+		buffered(s, p, file->why);
+	} else if (s->opts.io == PINION_IO_AUTO && file_is_cached(file, p->pos, p->len)) {
+		buffered(s, p, "the page cache holds it");
+	} else if (p->len < least || p->len < file->block) {
+		buffered(s, p, "shorter than a direct read pays for, or the unaligned end of a file");
+	} else if (head) {
 		p->len = p->len < file->block - head ? p->len : file->block - head;
-		return;
-	}
-	if (p->len < DIRECT_MIN && p->len % file->block) {
-		note_buffered(s, file, "shorter than a direct read pays for, or the unaligned end of a file");
-		return;
-	}
-	if (file->direct_fd >= 0 && (uintptr_t)p->addr % file->memory_align) {
-		note_buffered(s, file, "the destination is not aligned as the file in its block");
-		return;
-	}
-	if (want_direct(s, file, p->pos, p->len)) {
+		buffered(s, p, "the range does not begin on a block of the file");
+	} else if ((uintptr_t)p->addr % file->memory_align) {
+		buffered(s, p, "the destination is not aligned as the file in its block");
+	} else {
 		p->len -= p->len % file->block;
 		p->direct = true;
-	} else {
-		note_buffered(s, file, "the page cache holds it");
 	}
 }
 
@@ -227,8 +214,7 @@ static void piece_done(struct pinion_stream *s, struct piece *p, int res)
 	}
 	if (res == -EINVAL && p->direct) {
 		/* The file system said it could and then could not, or only for other lengths. */
-		p->direct = false;
-		note_buffered(s, p->op->file, "the file system refused a direct read");
+		buffered(s, p, "the file system refused a direct read");
 		send_piece(s, p);
 		return;
 	}

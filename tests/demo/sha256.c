@@ -26,27 +26,31 @@ static uint32_t big_endian(const uint8_t *p)
 	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-static void compress(uint32_t state[8], const uint8_t block[BLOCK])
+static void extend(uint32_t w[64], const uint8_t block[BLOCK])
 {
-	uint32_t w[64], s[8];
-
 	for (int i = 0; i < 16; i++)
 		w[i] = big_endian(block + 4 * i);
 	for (int i = 16; i < 64; i++)
 		w[i] = w[i - 16] + w[i - 7] + (rotate(w[i - 15], 7) ^ rotate(w[i - 15], 18) ^ w[i - 15] >> 3) +
 		       (rotate(w[i - 2], 17) ^ rotate(w[i - 2], 19) ^ w[i - 2] >> 10);
-	memcpy(s, state, sizeof(s));
-	for (int i = 0; i < 64; i++) {
-		uint32_t choice = (s[4] & s[5]) ^ (~s[4] & s[6]), majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
-		uint32_t a = s[7] + (rotate(s[4], 6) ^ rotate(s[4], 11) ^ rotate(s[4], 25)) + choice + round_constant[i] + w[i];
-		uint32_t b = (rotate(s[0], 2) ^ rotate(s[0], 13) ^ rotate(s[0], 22)) + majority;
+}
 
-		memmove(s + 1, s, 7 * sizeof(*s));
-		s[4] += a;
-		s[0] = a + b;
+/* The eight words of the state stay in registers, which an array would not. */
+static void compress(uint32_t state[8], const uint8_t block[BLOCK])
+{
+	uint32_t a = state[0], b = state[1], c = state[2], d = state[3], e = state[4], f = state[5], g = state[6], h = state[7];
+	uint32_t w[64];
+
+	extend(w, block);
+	for (int i = 0; i < 64; i++) {
+		uint32_t t = h + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + (g ^ (e & (f ^ g))) + round_constant[i] + w[i];
+		uint32_t u = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) | (c & (a | b)));
+
+		h = g, g = f, f = e, e = d + t;
+		d = c, c = b, b = a, a = t + u;
 	}
-	for (int i = 0; i < 8; i++)
-		state[i] += s[i];
+	state[0] += a, state[1] += b, state[2] += c, state[3] += d;
+	state[4] += e, state[5] += f, state[6] += g, state[7] += h;
 }
 
 void sha256(const void *data, size_t len, uint8_t digest[SHA256_BYTES])

@@ -50,22 +50,30 @@ static unsigned int word_at(const void *p)
 	abort();
 }
 
+/* A lane that is added may be ahead of the others, and is set back to their epoch. */
+static int is_epoch(unsigned int word)
+{
+	return word == WORD_EPOCH || word == WORD_EPOCH + 1;
+}
+
 static __u64 value_of(unsigned int word, __u8 raw)
 {
 	static const __u32 owner[] = { OWNER_FIRST_TID, PINION_OWNER_DIED, OWNER_SECOND_TID };
 
-	return word == WORD_OWNER ? owner[raw] : model.first[word] + raw;
+	if (word == WORD_OWNER)
+		return owner[raw];
+	return model.first[word] + (is_epoch(word) ? (__u64)(__s8)raw : raw);
 }
 
-/* A value below the first one becomes 255, which no word climbs to: memory_commit() sees it as a step down. */
+/* A count below its first value becomes 255, which none climbs to: memory_commit() sees it as a step down. */
 static __u8 raw_of(unsigned int word, __u64 value)
 {
 	__u64 above = value - model.first[word];
 
 	if (word == WORD_OWNER)
 		return value == OWNER_SECOND_TID ? OWNER_TWO : value == OWNER_FIRST_TID ? OWNER_ONE : OWNER_DEAD;
-	if (word >= WORD_EPOCH && word < WORD_SEQ)
-		above = (__u32)above;
+	if (is_epoch(word))
+		return above;
 	return above < 255 ? above : 255;
 }
 
@@ -226,8 +234,7 @@ static void memory_commit(struct state *s, unsigned int t, const struct op *op)
 	}
 	if (!memory_owns(s, t, op->word))
 		broke(TWO_WRITERS);
-	if (op->word != WORD_OWNER && op->word != WORD_ARMED && op->word != WORD_ARMED + 1 &&
-	    (op->raw == 255 || op->raw < s->mem[op->word]))
+	if ((counts(op->word) || op->word == WORD_SEQ) && (op->raw == 255 || op->raw < s->mem[op->word]))
 		broke(WENT_DOWN);
 	s->mem[op->word] = op->raw;
 	if (counts(op->word) && s->mem[op->word | WORD_COMPLETED] > s->mem[op->word & ~WORD_COMPLETED])

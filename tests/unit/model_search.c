@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "model_memory.h"
 #include "model_path.h"
@@ -27,6 +28,8 @@ struct seen {
 	double schedules;
 };
 
+#define SEEN_ALIGN ((size_t)2 << 20)
+
 static struct {
 	struct seen *slot;
 	__u64 size, used;
@@ -41,16 +44,26 @@ static struct seen *seen_find(struct key key)
 	return &seen.slot[i];
 }
 
+/* Every look-up misses the caches; with large pages it does not miss the TLB as well. */
+static void *seen_alloc(size_t bytes)
+{
+	void *p = aligned_alloc(SEEN_ALIGN, (bytes + SEEN_ALIGN - 1) & -SEEN_ALIGN);
+
+	if (!p) {
+		fprintf(stderr, "model: no memory for %zu bytes of moments\n", bytes);
+		exit(1);
+	}
+	madvise(p, bytes, MADV_HUGEPAGE);
+	memset(p, 0, bytes);
+	return p;
+}
+
 static void seen_resize(__u64 size)
 {
 	struct seen *old = seen.slot;
 	__u64 i, n = seen.size;
 
-	seen.slot = calloc(size, sizeof(*seen.slot));
-	if (!seen.slot) {
-		fprintf(stderr, "model: no memory for %llu moments\n", (unsigned long long)size);
-		exit(1);
-	}
+	seen.slot = seen_alloc(size * sizeof(*seen.slot));
 	seen.size = size;
 	for (i = 0; i < n; i++)
 		if (old[i].key.a)
@@ -198,16 +211,20 @@ static double explore(const struct state *s, struct search_result *r);
 static double follow(const struct state *s, struct search_result *r)
 {
 	struct key key = key_of(s);
-	__u64 used = seen.used;
-	double schedules = seen_add(key)->schedules;
+	__u64 used = seen.used, size;
+	struct seen *slot = seen_add(key);
+	double schedules = slot->schedules;
 
 	if (seen.used == used) {
 		if (schedules == SCHEDULES_OPEN)
 			broke(ENDLESS);
 		return schedules;
 	}
+	size = seen.size;
 	schedules = explore(s, r);
-	seen_find(key)->schedules = schedules;
+	if (seen.size != size)
+		slot = seen_find(key);
+	slot->schedules = schedules;
 	return schedules;
 }
 

@@ -108,7 +108,7 @@ struct config {
 	__u8 bare;    /* flushers only start and flip, at any time: what a writer may ever see of them */
 	__u8 hold;    /* a unit is not ended before the phase ends that it must not block */
 	__u8 kill;    /* the owner may be killed, and is then taken over */
-	__u8 takers;  /* how many take over; all but the last may die of it */
+	__u8 takers;  /* how many take over, if any; all but the last may die of it */
 	__u8 grow;    /* the second lane is added while others count */
 	__u8 sleep;   /* the flusher sleeps and is woken by end only: 1, or by a backstop too: 2 */
 	__u32 epoch[2];

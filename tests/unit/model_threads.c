@@ -656,6 +656,8 @@ void thread_kill(struct state *s)
 	}
 	s->ghost.killed = 1;
 	threads_stored(s, WORD_OWNER);
+	if (!s->ghost.takers)
+		return;
 	taker_next(s, &s->thread[TAKER]);
 	thread_advance(s, TAKER);
 }

@@ -133,7 +133,7 @@ END_TEST
 
 START_TEST(more_than_there_is_names_what_there_is)
 {
-	uint64_t before = proc_kb("/proc/meminfo", "MemAvailable"), total = proc_kb("/proc/meminfo", "MemTotal"), after = 0;
+	uint64_t shmem = proc_kb("/proc/meminfo", "Shmem"), total = proc_kb("/proc/meminfo", "MemTotal");
 	struct pinion_context *ctx = context();
 	struct pinion_buffer *buf = NULL;
 	unsigned int fds = fds_open(), maps = lines_of("/proc/self/maps");
@@ -144,11 +144,9 @@ START_TEST(more_than_there_is_names_what_there_is)
 	ck_assert_ptr_null(buf);
 	ck_assert_uint_eq(fds_open(), fds);
 	ck_assert_uint_le(lines_of("/proc/self/maps"), maps + 2);
-	for (int i = 0; i < 50 && after + 64 * MIB < before; i++) {
-		after = proc_kb("/proc/meminfo", "MemAvailable");
-		usleep(after + 64 * MIB < before ? 100000 : 0);
-	}
-	ck_assert_uint_ge(after + 64 * MIB, before);
+	for (int i = 0; i < 50 && shmem + 64 * MIB < proc_kb("/proc/meminfo", "Shmem"); i++)
+		usleep(100000);
+	ck_assert_uint_le(proc_kb("/proc/meminfo", "Shmem"), shmem + 64 * MIB);
 	pinion_close(ctx);
 }
 END_TEST
@@ -647,10 +645,11 @@ static void hold_and_wait(int ready)
 
 START_TEST(a_thousand_killed_owners_leave_no_memory_no_count_and_no_file)
 {
-	uint64_t before = proc_kb("/proc/meminfo", "MemAvailable"), after = 0;
+	uint64_t available = proc_kb("/proc/meminfo", "MemAvailable"), shmem = proc_kb("/proc/meminfo", "Shmem");
 	struct pinion_context *ctx = context();
 	struct pinion_device *dev;
 	struct dirent *ent;
+	bool back = false;
 	uint32_t n;
 	DIR *d;
 
@@ -672,13 +671,13 @@ START_TEST(a_thousand_killed_owners_leave_no_memory_no_count_and_no_file)
 		ck_ok(pinion_device_pending(dev, PINION_SCOPE_ALL, &n));
 		ck_assert_uint_eq(n, 0);
 	}
-	for (int i = 0; i < 50 && after + 16 * MIB < before; i++) {
-		after = proc_kb("/proc/meminfo", "MemAvailable");
-		usleep(after + 16 * MIB < before ? 100000 : 0);
+	/* Either figure shows 8 GiB that stay; one of the two may move for what else this machine does. */
+	for (int i = 0; i < 50 && !back; i++) {
+		back = proc_kb("/proc/meminfo", "MemAvailable") + 16 * MIB >= available ||
+		       proc_kb("/proc/meminfo", "Shmem") <= shmem + 16 * MIB;
+		usleep(back ? 0 : 100000);
 	}
-	/* A thousand times 8 MiB would be 8 GiB; whatever else runs here may have taken some. */
-	ck_assert_msg(after + 16 * MIB >= before || getenv("PINION_TEST_BUSY"), "%llu bytes less than before",
-		      (unsigned long long)(before - after));
+	ck_assert(back);
 	d = opendir(test_tmp());
 	while ((ent = readdir(d)))
 		ck_assert_msg(ent->d_name[0] == '.' || !strcmp(ent->d_name, "counters.1"), "%s", ent->d_name);
