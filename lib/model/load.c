@@ -87,8 +87,9 @@ static void add_stats(const struct pinion_stream *s, struct pinion_load_stats *t
 		return;
 	total->direct_bytes += stats.direct_bytes;
 	total->buffered_bytes += stats.buffered_bytes;
-	if (*stats.direct_why)
-		total->buffered_why = stats.direct_why;
+	/* The runs come first and speak for most bytes. */
+	if (!*total->buffered_why)
+		total->buffered_why = stats.buffered_why;
 }
 
 static void collect_stats(const struct load *load, struct pinion_load_stats *total)

@@ -112,12 +112,15 @@ static struct piece *free_piece(struct pinion_stream *s)
 	return NULL;
 }
 
-/* A piece goes through the page cache, for this reason. */
+/* A piece goes through the page cache, for this reason; the longest piece's is the one that is told. */
 static void buffered(struct pinion_stream *s, struct piece *p, const char *why)
 {
 	p->direct = false;
 	pthread_mutex_lock(&s->lock);
-	s->stats.direct_why = why;
+	if (p->len >= s->why_len) {
+		s->why_len = p->len;
+		s->stats.buffered_why = why;
+	}
 	pthread_mutex_unlock(&s->lock);
 }
 

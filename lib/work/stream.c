@@ -82,7 +82,7 @@ PINION_API int pinion_stream_new(struct pinion_device *dev, const struct pinion_
 		goto err_free;
 	s->dev = dev;
 	s->mark = dev->mark;
-	s->stats.direct_why = "";
+	s->stats.buffered_why = "";
 	init_sync(s);
 	ret = engine_open(s);
 	if (ret)

@@ -77,6 +77,7 @@ struct pinion_stream {
 	uint32_t failures; /* the next place in it */
 	uint64_t flushed;  /* the last failure that a flush reported */
 	struct pinion_stream_stats stats;
+	uint32_t why_len; /* of the piece that stats.buffered_why speaks of */
 };
 
 /* The engine that io_uring is. */

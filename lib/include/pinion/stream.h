@@ -35,7 +35,7 @@ struct pinion_stream_stats {
 	uint64_t buffered_bytes;
 	uint64_t reads;	      /* read requests handed to the kernel */
 	uint64_t short_reads; /* of them, those that returned less and were continued */
-	const char *direct_why; /* the last reason why bytes went through the page cache; "" if none did; static */
+	const char *buffered_why; /* why the longest piece that went through the page cache did; "" if none did; static */
 };
 
 /* A host function: 0 or -errno, which becomes the operation's result. Runs on the stream's thread; must not call the stream. */
