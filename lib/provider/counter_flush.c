@@ -58,10 +58,14 @@ static bool drain_alive(const struct drain *d)
 }
 
 /* The session's lanes of the device, as they are now. */
-static uint32_t drain_lanes(const struct drain *d, struct pinion_control **control, const struct pinion_lane **lane)
+static uint64_t drain_mask(const struct drain *d)
+{
+	return __atomic_load_n(&d->counts->file->lanes[d->dev->index][d->slot], __ATOMIC_ACQUIRE) & COUNTER_LANE_MASK;
+}
+
+static uint32_t drain_lanes(const struct drain *d, uint64_t mask, struct pinion_control **control, const struct pinion_lane **lane)
 {
 	struct counter_file *f = d->counts->file;
-	uint64_t mask = __atomic_load_n(&f->lanes[d->dev->index][d->slot], __ATOMIC_ACQUIRE) & COUNTER_LANE_MASK;
 	uint32_t n = 0;
 
 	for (; mask; mask &= mask - 1, n++) {
@@ -82,13 +86,17 @@ static int drain_parity(struct drain *d, uint32_t parity)
 
 	for (;;) {
 		uint32_t wake = __atomic_load_n(&d->dev->entry->wake, __ATOMIC_SEQ_CST);
+		uint64_t mask = drain_mask(d);
 		int64_t left;
 
-		n = drain_lanes(d, control, lane);
+		n = drain_lanes(d, mask, control, lane);
 		pinion_flush_flip(control, n, d->epoch);
 		pinion_flush_arm(control, n, 1);
 		pinion_fence();
 		d->seen = pinion_lanes_high(lane, n, parity);
+		/* A unit begun on a lane added meanwhile may have ended on one of these, and hidden one that is pending. */
+		if (drain_mask(d) != mask)
+			continue;
 		if (!drain_alive(d))
 			ret = 1;
 		else if (!counts_device_current(d->dev))
@@ -117,7 +125,7 @@ static int drain_session(struct drain *d)
 	uint32_t n;
 	int ret;
 
-	n = drain_lanes(d, control, lane);
+	n = drain_lanes(d, drain_mask(d), control, lane);
 	d->epoch = pinion_flush_start(control, n);
 	ret = drain_parity(d, PINION_PARITY(d->epoch + 1));
 	if (ret)

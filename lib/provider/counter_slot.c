@@ -151,20 +151,41 @@ static void write_facts(struct counts *c)
 	__atomic_store_n(&facts->generation, c->slot_generation, __ATOMIC_RELEASE);
 }
 
-/* The lowest slot without a living owner; grows the used part by one when there is none. */
+/*
+ * A slot without a living owner. The owner word is marked when one thread of a killed process is gone; the others may run
+ * a moment longer on other processors and still count. So a slot is taken over once its process is gone as a whole, or,
+ * when no fresh slot is left, @gone or not.
+ */
+static bool find_dead(struct counts *c, bool gone)
+{
+	struct counter_file *f = c->file;
+
+	for (uint32_t s = 0; s < f->head.slots_used && s < COUNTER_SLOTS; s++) {
+		uint32_t word = __atomic_load_n(&f->owner[s], __ATOMIC_ACQUIRE);
+
+		if (pinion_owner_alive(word))
+			continue;
+		/* A word of 0 was given up in order, by a process that may well be there. */
+		if (gone && word && !(kill(f->facts[s].pid, 0) && errno == ESRCH))
+			continue;
+		c->slot = s;
+		clear_lanes(f, s);
+		return true;
+	}
+	return false;
+}
+
+/* Takes a dead slot over, or grows the used part by one. */
 static int find_slot(struct counts *c)
 {
 	struct counter_file *f = c->file;
 	uint32_t used = f->head.slots_used;
 	int ret;
 
-	for (uint32_t s = 0; s < used && s < COUNTER_SLOTS; s++) {
-		if (!pinion_owner_alive(__atomic_load_n(&f->owner[s], __ATOMIC_ACQUIRE))) {
-			c->slot = s;
-			clear_lanes(f, s);
-			return 0;
-		}
-	}
+	if (find_dead(c, true))
+		return 0;
+	if (used >= COUNTER_SLOTS && find_dead(c, false))
+		return 0;
 	if (used >= COUNTER_SLOTS)
 		return fail(EAGAIN, "all %u counter slots of this user are held by living contexts; close some", COUNTER_SLOTS);
 	ret = counter_room(c, &f->facts[used], sizeof(f->facts[used]));

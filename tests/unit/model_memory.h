@@ -16,7 +16,7 @@ struct memory_roster {
 extern struct memory_roster roster;
 
 /* The owner word of the first owner, of nobody after its death, and of the one who took over. */
-#define OWNER_FIRST_TID 101u
+#define OWNER_FIRST_TID	 101u
 #define OWNER_SECOND_TID 202u
 enum { OWNER_ONE, OWNER_DEAD, OWNER_TWO };
 
@@ -32,7 +32,10 @@ void replay_still(const struct state *s);
 __u8 memory_view(const struct state *s, unsigned int t, unsigned int word);
 int memory_owns(const struct state *s, unsigned int t, unsigned int word);
 
-/* Nobody but @t can tell when this access is made. */
+/*
+ * Nobody but @t can tell when this access is made, so it is made at once: a load of a word that no other thread stores
+ * to, a store into a buffer, a store that changes nothing or nothing that is ever loaded, a fence over an empty buffer.
+ */
 int memory_private(const struct state *s, unsigned int t, const struct op *op);
 
 /* Makes the access that thread @t comes to next. */

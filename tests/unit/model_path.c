@@ -47,8 +47,9 @@ static const char *word_name(unsigned int word, char *out, size_t size)
 	static const char *const single[] = { "roster seq", "owner word", "roster lanes" };
 
 	if (counts(word))
-		snprintf(out, size, "lane %u %s[%u].%s", word / LANE_WORDS, (word & WORD_COMPLETED) ? "completed" : "submitted",
-			 (word & WORD_PARITY) != 0, (word & WORD_COST) ? "cost" : "ops");
+		snprintf(out, size, "lane %u %s[%u].%s", word / LANE_WORDS,
+			 (word & WORD_COMPLETED) ? "completed" : "submitted", (word & WORD_PARITY) != 0,
+			 (word & WORD_COST) ? "cost" : "ops");
 	else if (word < WORD_SEQ)
 		snprintf(out, size, "lane %u %s", word & 1, word < WORD_ARMED ? "epoch" : "armed");
 	else
@@ -61,14 +62,15 @@ static void print_access(const char *call, const char *verb, const struct op *op
 {
 	char name[64];
 
-	printf("%s%s %s %s +%u\n", call, verb, word_name(op->word, name, sizeof(name)), op->kind == OP_LOAD ? "is" : "=", op->raw);
+	printf("%s%s %s %s +%u\n", call, verb, word_name(op->word, name, sizeof(name)),
+	       op->kind == OP_LOAD ? "is" : "=", op->raw);
 }
 
 static void print_move(unsigned int i)
 {
 	static const char *const actor[] = { "A", "B", "flusher", "taker", "reader" };
-	static const char *const call[] = { "",	    "begin: ", "end: ", "start: ", "drain: ",  "flip: ", "arm: ",
-					    "read: ", "bump: ",  "retire: ", "own: ", "grow: ", "" };
+	static const char *const call[] = { "",	      "begin: ", "end: ",    "start: ", "drain: ", "flip: ", "arm: ",
+					    "read: ", "bump: ",	 "retire: ", "own: ",	"grow: ",  "" };
 	const struct move *move = &path[i].move;
 
 	printf("  %3u %-8s", i + 1, actor[move->thread]);

@@ -235,6 +235,7 @@ static double explore(const struct state *s, struct search_result *r)
 	double schedules = 0;
 	struct state next;
 
+	truth_check(s);
 	/* Nobody may need a death to go on. */
 	if (!n)
 		threads_over(s);

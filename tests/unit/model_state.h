@@ -23,9 +23,9 @@ enum word {
 	WORDS = 24,
 };
 
-#define LANE_WORDS 8
-#define WORD_COST 1u
-#define WORD_PARITY 2u
+#define LANE_WORDS     8
+#define WORD_COST      1u
+#define WORD_PARITY    2u
 #define WORD_COMPLETED 4u
 
 /* What the checker asks of every moment. */
@@ -52,31 +52,31 @@ enum property {
 /* One thing done wrong on purpose. */
 enum mutant {
 	FAITHFUL,
-	SUBMITTED_FIRST,     /* the reader takes submitted before completed */
-	LANE_BY_LANE,        /* the reader takes each lane's two words before the next lane's */
-	LOW_FROM_FIRST,      /* low is computed from the first pass */
-	NO_IDLE_DRAIN,       /* the flusher flips without draining the idle parity */
-	NO_OLD_DRAIN,        /* the flusher returns after the flip */
-	FLIP_FIRST,          /* the flusher flips before it drains the idle parity */
-	NO_AGREEMENT,        /* a restarted flush does not make the control words agree */
-	TRUST_PREDECESSOR,   /* a restarted flush resumes after the half-done flip */
-	END_UNDER_EPOCH,     /* end counts under the parity of now */
-	EARLY_HANDOVER,      /* the work is visible before its begin is counted */
-	RETIRE_LOWERS,       /* takeover sets submitted to completed */
-	RETIRE_SUBMITTED,    /* takeover sets completed to submitted, although that may lower it */
-	RETIRE_COMPLETED,    /* takeover raises completed only */
-	RETIRE_OPS,          /* takeover forgets cost */
-	NO_BUMP_BEFORE,      /* takeover does not bump before */
-	NO_SEQ_CHECK,        /* the reader does not look at the sequence again */
-	READ_DEAD,           /* the reader sums whatever the owner word says */
-	OWNER_FIRST,         /* the new owner's word is stored before the lanes are retired */
-	OUTLIVES_MARK,       /* a thread of the owner still runs when the owner word is marked */
-	GROW_NO_BUMP,        /* a lane is added without a bump */
-	GROW_BUMP_BEFORE,    /* a lane is added with a bump before only */
-	NO_FLIP_AGAIN,       /* the flusher does not set the control word of a lane that was added meanwhile */
-	NO_ARM_CHECK,        /* the sleeper does not look again after arming */
-	END_PLAIN,           /* end stores completed without release */
-	BUMP_NO_FENCE,       /* the sequence is bumped without a fence */
+	SUBMITTED_FIRST,   /* the reader takes submitted before completed */
+	LANE_BY_LANE,	   /* the reader takes each lane's two words before the next lane's */
+	LOW_FROM_FIRST,	   /* low is computed from the first pass */
+	NO_IDLE_DRAIN,	   /* the flusher flips without draining the idle parity */
+	NO_OLD_DRAIN,	   /* the flusher returns after the flip */
+	FLIP_FIRST,	   /* the flusher flips before it drains the idle parity */
+	NO_AGREEMENT,	   /* a restarted flush does not make the control words agree */
+	TRUST_PREDECESSOR, /* a restarted flush resumes after the half-done flip */
+	END_UNDER_EPOCH,   /* end counts under the parity of now */
+	EARLY_HANDOVER,	   /* the work is visible before its begin is counted */
+	RETIRE_LOWERS,	   /* takeover sets submitted to completed */
+	RETIRE_SUBMITTED,  /* takeover sets completed to submitted, although that may lower it */
+	RETIRE_COMPLETED,  /* takeover raises completed only */
+	RETIRE_OPS,	   /* takeover forgets cost */
+	NO_BUMP_BEFORE,	   /* takeover does not bump before */
+	NO_SEQ_CHECK,	   /* the reader does not look at the sequence again */
+	READ_DEAD,	   /* the reader sums whatever the owner word says */
+	OWNER_FIRST,	   /* the new owner's word is stored before the lanes are retired */
+	OUTLIVES_MARK,	   /* a thread of the owner still runs when the owner word is marked */
+	GROW_NO_BUMP,	   /* a lane is added without a bump */
+	GROW_BUMP_BEFORE,  /* a lane is added with the bump before instead of after */
+	NO_FLIP_AGAIN,	   /* the flusher does not set the control word of a lane that was added meanwhile */
+	NO_ARM_CHECK,	   /* the sleeper does not look again after arming */
+	END_PLAIN,	   /* end stores completed without release */
+	BUMP_NO_FENCE,	   /* the sequence is bumped without a fence */
 };
 
 enum cross {
@@ -147,9 +147,17 @@ struct op {
 };
 
 /* What a store means, for the ghosts; the low three bits are the unit or the number. */
-enum tag { TAG_NONE = 0, TAG_BEGIN = 8, TAG_END = 16, TAG_STAGE = 24, TAG_BUMP = 32, TAG_RETIRE = 40, TAG_HANDOVER = 48 };
+enum tag {
+	TAG_NONE = 0,
+	TAG_BEGIN = 8,
+	TAG_END = 16,
+	TAG_STAGE = 24,
+	TAG_BUMP = 32,
+	TAG_RETIRE = 40,
+	TAG_HANDOVER = 48
+};
 
-#define LOG_MAX 24
+#define LOG_MAX	   24
 #define BUFFER_MAX 20
 
 /*
@@ -173,8 +181,8 @@ struct thread {
 
 #define UNITS 8
 enum life { UNBORN, BEGINNING, OPEN, OVER };
-#define UNIT_LIFE 3u
-#define UNIT_ODD 4u
+#define UNIT_LIFE  3u
+#define UNIT_ODD   4u
 #define UNIT_STAGE 8u /* times 0 to 2 */
 
 /* The truth. Masks have a bit for each unit; a unit counts when its word has reached memory. */
@@ -210,7 +218,7 @@ struct model {
 	__u64 first[WORDS]; /* what raw 0 stands for */
 	__u8 written[WORDS];
 	__u8 units;
-	__u8 of[3];        /* units of each incarnation; of none */
+	__u8 of[3]; /* units of each incarnation; of none */
 	__u8 of_writer[2];
 	__u8 cost[2];
 	enum property broken;
@@ -235,9 +243,9 @@ static inline void broke(enum property p)
 		model.broken = p;
 }
 
-static inline unsigned int lane_word(unsigned int lane, unsigned int word)
+static inline int is(enum mutant mutant)
 {
-	return WORD_LANES + lane * LANE_WORDS + word;
+	return model.cfg->mutant == mutant;
 }
 
 /* The word counts something: not one of control or roster. */

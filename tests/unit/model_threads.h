@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* threads: what each of them does, call after call, right or wrong on purpose. */
+/* threads: which call each of them makes after which, and how they die. */
 #ifndef PINION_MODEL_THREADS_H
 #define PINION_MODEL_THREADS_H
 
@@ -35,8 +35,5 @@ void threads_stored(struct state *s, unsigned int word);
 
 /* Where nothing moves any more: everyone came to the end of what they wanted. */
 void threads_over(const struct state *s);
-
-/* A reading's rest depends on the sums of what it has loaded only; that is why memory_access() may fold them. */
-struct pinion_sum thread_read_with(const struct state *s, const __u8 *log, unsigned int done);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "model_truth.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "model_memory.h"
@@ -19,6 +20,8 @@ void truth_setup(void)
 				model.of[incarnation + 1] |= 1u << model.units;
 				model.of_writer[writer] |= 1u << model.units;
 			}
+	if (model.units > UNITS)
+		abort();
 	/* So that no sum of one writer's costs is taken for one of the other's. */
 	model.cost[WRITER_A] = 1;
 	model.cost[WRITER_B] = 5;
@@ -46,7 +49,7 @@ static unsigned int cost_of(unsigned int mask)
 }
 
 /* Where nothing is on its way between owners, a reading at this very moment is exact. */
-static void check_still(struct state *s)
+void truth_check(const struct state *s)
 {
 	const struct pinion_lane *lane[2] = { memory_lane(0), memory_lane(1) };
 	const struct ghost *g = &s->ghost;
@@ -76,7 +79,7 @@ static void forget(struct ghost *g)
 
 static __u8 flusher_tag(const struct thread *th)
 {
-	unsigned int flipped = model.cfg->mutant == FLIP_FIRST ? 1 : th->phase;
+	unsigned int flipped = is(FLIP_FIRST) ? 1 : th->phase;
 
 	return TAG_STAGE + (th->call == CALL_FLIP && flipped ? 2 : 1);
 }
@@ -160,8 +163,6 @@ void truth_stored(struct state *s, const struct op *op)
 			s->ghost.retiring = 1;
 		break;
 	}
-	if (counts(op->word) || op->word == WORD_SEQ)
-		check_still(s);
 }
 
 static void epoch_loaded(struct state *s, unsigned int t, const struct op *op)

@@ -13,6 +13,9 @@ __u8 truth_tag(const struct state *s, unsigned int t, const struct op *op);
 void truth_stored(struct state *s, const struct op *op);
 void truth_loaded(struct state *s, unsigned int t, const struct op *op);
 
+/* What holds at every moment. */
+void truth_check(const struct state *s);
+
 /* Whose units these are: the incarnation that is alive, 0 when none is. */
 unsigned int truth_alive(const struct state *s);
 void truth_killed(struct state *s);

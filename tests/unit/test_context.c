@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-#include "error.h" /* before <check.h>, which has a macro named fail */
-
 #include "harness.h"
 
 #include "context.h"
+#include "error.h"
 #include "provider/counter_file.h"
 
 #include <dirent.h>

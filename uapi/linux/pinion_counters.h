@@ -273,7 +273,9 @@ static inline void pinion_lane_retire(struct pinion_lane *lane)
 
 /*
  * The roster (which owner has which lane for which device) changes rarely. Its sequence is bumped before and after each
- * change that takes a lane away from a device; a reader whose reading spans a bump reads again.
+ * change that takes a lane from a device, and after each that adds one, before the lane's first unit. Readers whose reading
+ * spans a bump read again, and a flusher whose session's lanes changed while it read them looks again: a unit may begin on
+ * a lane that it did not see and end on one that it did.
  */
 static inline void pinion_roster_bump(__u64 *seq)
 {
