@@ -7,29 +7,35 @@
 #include <pinion/holder.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <unistd.h>
 
+/* Ends the thread, when this process means it. */
+#define STOP_SIGNAL SIGUSR1
+
 static pthread_t thread;
+static atomic_bool stopping;
 static sigset_t signals;
-static const char *served_name;
-static _Atomic(struct pinion_context *) served_ctx;
+static _Atomic(struct pinion_holder *) served;
 
 static void *wait_for_signal(void *arg)
 {
-	struct pinion_context *ctx;
-	int sig, state;
+	struct pinion_holder *holder;
+	int sig;
 
 	(void)arg;
-	if (sigwait(&signals, &sig))
+	do
+		if (sigwait(&signals, &sig))
+			return NULL;
+	while (sig == STOP_SIGNAL && !atomic_load(&stopping));
+	if (sig == STOP_SIGNAL)
 		return NULL;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	ctx = atomic_load(&served_ctx);
-	if (!ctx)
+	holder = atomic_load(&served);
+	if (!holder)
 		end_by(sig);
-	/* The holder's wait ends and main goes on. While processes are attached it is refused: they keep what they have. */
-	if (pinion_name_remove(ctx, served_name))
-		_exit(EXIT_OK);
+	/* Its wait ends and main goes on; processes that are attached keep what they have. */
+	pinion_holder_stop(holder);
 	return NULL;
 }
 
@@ -62,18 +68,19 @@ void ending_signals(sigset_t *set)
 int ending_start(void)
 {
 	ending_signals(&signals);
+	sigaddset(&signals, STOP_SIGNAL);
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	return -pthread_create(&thread, NULL, wait_for_signal, NULL);
 }
 
-void ending_serves(struct pinion_context *ctx, const char *name)
+void ending_serves(struct pinion_holder *holder)
 {
-	served_name = name;
-	atomic_store(&served_ctx, ctx);
+	atomic_store(&served, holder);
 }
 
 void ending_stop(void)
 {
-	pthread_cancel(thread);
+	atomic_store(&stopping, true);
+	pthread_kill(thread, STOP_SIGNAL);
 	pthread_join(thread, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * ending: the signals that ask a process to end. In one that holds a name a thread waits for them: before the name is
- * served the process ends as if killed; afterwards it removes the name and ends well. As the first process of a container
+ * served the process ends as if killed; afterwards it gives the name up and ends well. As the first process of a container
  * it would not hear them otherwise.
  */
 #ifndef PINION_TOOLS_ENDING_H
@@ -9,7 +9,7 @@
 
 #include <signal.h>
 
-struct pinion_context;
+struct pinion_holder;
 
 /* SIGINT, SIGTERM and SIGHUP, but for those that this process was told to ignore, as nohup does. */
 void ending_signals(sigset_t *set);
@@ -17,8 +17,8 @@ void ending_signals(sigset_t *set);
 /* Blocks the signals in the calling thread, and in those it starts, and begins to wait for them. 0 or -errno. */
 int ending_start(void);
 
-/* From now on the process serves @name. Both live until ending_stop(). */
-void ending_serves(struct pinion_context *ctx, const char *name);
+/* From now on the process serves @holder, which lives until ending_stop(). */
+void ending_serves(struct pinion_holder *holder);
 
 /* Ends this process as @sig would have if it were not blocked. */
 void end_by(int sig) __attribute__((noreturn));

@@ -184,11 +184,11 @@ static int load(struct hold *h, struct pinion_context *ctx, struct pinion_holder
 	return ret ? tell_failure(h, ret, pinion_error()) : EXIT_OK;
 }
 
-static int serve(struct hold *h, struct pinion_context *ctx, struct pinion_holder *holder, const struct report *ready)
+static int serve(struct hold *h, struct pinion_holder *holder, const struct report *ready)
 {
 	int ret;
 
-	ending_serves(ctx, h->name);
+	ending_serves(holder);
 	ret = tell_ready(h, ready);
 	if (!ret)
 		ret = pinion_holder_wait(holder, PINION_FOREVER);
@@ -215,10 +215,9 @@ int hold_run(struct hold *h)
 		goto close;
 	code = load(h, ctx, holder, &m, &ready);
 	if (!code)
-		code = serve(h, ctx, holder, &ready);
-	pinion_holder_free(holder);
-	/* It may be asking the holder to go; that ends with the holder. */
+		code = serve(h, holder, &ready);
 	ending_stop();
+	pinion_holder_free(holder);
 	pinion_model_free(m);
 close:
 	pinion_close(ctx);

@@ -224,38 +224,13 @@ PINION_API int pinion_buffer_export(struct pinion_buffer *buf)
 	return fd < 0 ? fail_errno(errno, "duplicating the buffer's descriptor") : fd;
 }
 
-/* Bytes of the mapping at @addr that the kernel shows mapped by huge pages. */
-static uint64_t huge_bytes(const void *addr)
-{
-	char line[512], head[32];
-	uint64_t bytes = 0, kb;
-	bool here = false;
-	FILE *f = fopen("/proc/self/smaps", "re");
-
-	if (!f)
-		return 0;
-	snprintf(head, sizeof(head), "%lx-", (unsigned long)addr);
-	while (fgets(line, sizeof(line), f)) {
-		if (here && sscanf(line, "ShmemPmdMapped: %llu kB", (unsigned long long *)&kb) == 1) {
-			bytes = kb * 1024;
-			break;
-		}
-		if (!strncmp(line, head, strlen(head)))
-			here = true;
-	}
-	fclose(f);
-	return bytes;
-}
-
 PINION_API int pinion_buffer_info(struct pinion_buffer *buf, struct pinion_buffer_info *info)
 {
 	struct pinion_buffer_info own = { .size = sizeof(own) };
-	const void *addr;
 
 	pthread_mutex_lock(&buf->lock);
-	addr = buf->writer.addr ? buf->writer.addr : buf->reader.addr;
 	own.bytes = buf->pages.bytes;
-	own.huge_bytes = addr && buf->pages.page_size > 4096 ? huge_bytes(addr) : 0;
+	own.huge_bytes = buf->pages.huge_bytes;
 	own.page_size = buf->pages.page_size;
 	own.rights = buf->pages.sealed ? PINION_READ : PINION_READ | PINION_WRITE;
 	own.hold = buf->pages.hold;

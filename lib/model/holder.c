@@ -40,6 +40,7 @@ struct pinion_holder {
 	char name[PINION_NAME_MAX + 1];
 	int listen_fd;
 	int wake_fd; /* published or to stop */
+	bool asked;  /* pinion_holder_stop() was called; atomic, because a signal handler sets it */
 	pthread_t thread;
 	int64_t since_ns;
 	struct connection *conn; /* the thread's own */
@@ -209,6 +210,13 @@ static int show(struct pinion_holder *h, struct connection *conn)
 	return ret;
 }
 
+/* Under lock. */
+static void end_wait(struct pinion_holder *h)
+{
+	h->removed = true;
+	pthread_cond_broadcast(&h->removed_cond);
+}
+
 /* "pid 12 (worker), pid 13 (worker)", cut when there are many. */
 static void name_attached(const struct pinion_holder *h, char *out, size_t room)
 {
@@ -233,8 +241,7 @@ static int remove_name(struct pinion_holder *h, struct connection *conn)
 	name_release(h->ctx, h->name, &h->record);
 	answer_error(conn, 0, "");
 	pthread_mutex_lock(&h->lock);
-	h->removed = true;
-	pthread_cond_broadcast(&h->removed_cond);
+	end_wait(h);
 	pthread_mutex_unlock(&h->lock);
 	return 0;
 }
@@ -277,6 +284,8 @@ static bool look_around(struct pinion_holder *h)
 		;
 	pthread_mutex_lock(&h->lock);
 	stop = h->stop;
+	if (__atomic_load_n(&h->asked, __ATOMIC_ACQUIRE))
+		end_wait(h);
 	for (uint32_t i = h->conns; i-- && h->published;)
 		if (h->conn[i].waits && answer_attached(h, &h->conn[i]))
 			drop(h, i);
@@ -512,6 +521,12 @@ PINION_API int pinion_holder_wait(struct pinion_holder *h, int64_t deadline_ns)
 	ret = h->removed ? 0 : fail(ETIMEDOUT, "nobody removed '%s'", h->name);
 	pthread_mutex_unlock(&h->lock);
 	return ret;
+}
+
+PINION_API void pinion_holder_stop(struct pinion_holder *h)
+{
+	__atomic_store_n(&h->asked, true, __ATOMIC_RELEASE);
+	wake(h);
 }
 
 PINION_API void pinion_holder_free(struct pinion_holder *h)

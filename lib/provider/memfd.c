@@ -28,6 +28,8 @@
 
 /* The room is looked at again after each part, because others take memory at the same time. */
 #define POPULATE_BYTES (UINT64_C(64) << 20)
+/* Entries of a ring that must still be had after a registration: as much as the rings of a few streams take. */
+#define SPARE_RING 256
 /* io_uring takes at most this much in one registered buffer. */
 #define REGISTER_BYTES (UINT64_C(1) << 30)
 
@@ -144,6 +146,26 @@ static int populate(const struct pages *pages, char *addr)
 	return 0;
 }
 
+/* What the kernel says of the mapping at @addr: bytes of it mapped by huge pages. */
+static uint64_t huge_bytes(const void *addr)
+{
+	char line[512], head[32];
+	unsigned long long kb = 0;
+	bool here = false;
+	FILE *f = fopen("/proc/self/smaps", "re");
+
+	if (!f)
+		return 0;
+	snprintf(head, sizeof(head), "%lx-", (unsigned long)addr);
+	while (fgets(line, sizeof(line), f)) {
+		if (here && sscanf(line, "ShmemPmdMapped: %llu kB", &kb) == 1)
+			break;
+		here = here || !strncmp(line, head, strlen(head));
+	}
+	fclose(f);
+	return kb * 1024;
+}
+
 /* ---- hold ---------------------------------------------------------------------------------------------------------- */
 
 static uint64_t memlock_limit(void)
@@ -183,6 +205,20 @@ out:
 	return ret;
 }
 
+/*
+ * Some kernels count rings against the same limit as registrations. One that left no room for the next ring would stop
+ * every further stream of the user.
+ */
+static int spare_ring(void)
+{
+	struct io_uring ring;
+	int ret = io_uring_queue_init(SPARE_RING, &ring, 0);
+
+	if (!ret)
+		io_uring_queue_exit(&ring);
+	return ret;
+}
+
 static int hold_pages(struct pages *pages, enum pinion_hold want, char *addr)
 {
 	char why[64] = "";
@@ -195,6 +231,11 @@ static int hold_pages(struct pages *pages, enum pinion_hold want, char *addr)
 	}
 	if (want != PINION_HOLD_LOCKED) {
 		ret = hold_registered(pages, addr);
+		if (!ret && want == PINION_HOLD_AUTO && spare_ring()) {
+			close(pages->pin_fd);
+			pages->pin_fd = -1;
+			ret = -ENOMEM;
+		}
 		if (!ret) {
 			pages->hold = PINION_HOLD_REGISTERED;
 			return 0;
@@ -244,6 +285,8 @@ static int memfd_pages_alloc(const struct pages_request *req, struct pages *page
 		goto err_close;
 	madvise(*addr, pages->bytes, pages->page_size > sysconf(_SC_PAGESIZE) ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 	ret = populate(pages, *addr);
+	if (!ret && pages->page_size > sysconf(_SC_PAGESIZE))
+		pages->huge_bytes = huge_bytes(*addr);
 	if (!ret)
 		ret = hold_pages(pages, req->hold, *addr);
 	if (!ret)

@@ -17,6 +17,7 @@ struct pages {
 	int fd;
 	uint64_t bytes;
 	uint32_t page_size; /* bytes was rounded to this */
+	uint64_t huge_bytes; /* in huge pages when it was made; 0 where it was not made here */
 	bool sealed;	    /* nobody can make a writer any more */
 	enum pinion_hold hold;
 	int pin_fd;	    /* the ring whose registration pins the pages, -1: none */

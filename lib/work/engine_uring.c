@@ -43,7 +43,8 @@ static int explain(int err)
 	if (err == ENOSYS)
 		return fail(EOPNOTSUPP, "this kernel has no io_uring (ENOSYS), or a seccomp profile hides it");
 	if (err == ENOMEM)
-		return fail(ENOMEM, "no memory for an io_uring ring; before Linux 5.12 it counts against RLIMIT_MEMLOCK (ulimit -l)");
+		return fail(ENOMEM, "no memory for an io_uring ring: some kernels count it, and every buffer that the user has registered, against "
+				    "RLIMIT_MEMLOCK (ulimit -l)");
 	return fail_errno(err, "setting up an io_uring ring");
 }
 

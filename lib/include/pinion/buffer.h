@@ -39,7 +39,7 @@ struct pinion_buffer_opts {
 struct pinion_buffer_info {
 	size_t size;	     /* set by the caller */
 	uint64_t bytes;	     /* size in bytes, a multiple of page_size */
-	uint64_t huge_bytes; /* of them in huge pages, as the kernel shows it for this process's mapping; 0 when unmapped */
+	uint64_t huge_bytes; /* of them in huge pages, as the kernel showed it when the buffer was made; 0 if made elsewhere */
 	uint32_t page_size;  /* bytes of the page the size was rounded to */
 	uint32_t rights;     /* PINION_READ, or with PINION_WRITE while writable mappings can still be made */
 	enum pinion_hold hold;

@@ -29,8 +29,11 @@ void pinion_holder_progress(struct pinion_holder *h, uint64_t done, uint64_t tot
 /* From now on whoever attaches gets @m, which stays the caller's and must outlive @h. Its mapping here is given up. */
 int pinion_holder_publish(struct pinion_holder *h, struct pinion_model *m);
 
-/* Waits until someone removes the name (0), or -ETIMEDOUT. */
+/* Waits until someone removes the name or pinion_holder_stop() is called (0), or -ETIMEDOUT. */
 int pinion_holder_wait(struct pinion_holder *h, int64_t deadline_ns);
+
+/* Ends pinion_holder_wait(), now or when it is called. From any thread, and from a signal handler. */
+void pinion_holder_stop(struct pinion_holder *h);
 
 /* Gives the name up. Those attached keep what they have; those who wait get an error. */
 void pinion_holder_free(struct pinion_holder *h);
@@ -70,7 +73,10 @@ struct pinion_name_user {
  */
 int pinion_name_list(struct pinion_context *ctx, int (*fn)(void *arg, const struct pinion_name_info *info), void *arg);
 
-/* One name, and up to @cap of those attached; *@n is how many there are. @rows may be NULL with @cap 0. -ENOENT. */
+/*
+ * One name, and up to @cap (and never more than 512) of those attached; *@n is how many there are, which may be more.
+ * @rows may be NULL with @cap 0, @n too. A holder that does not answer within 2 s is shown as "not answering". -ENOENT.
+ */
 int pinion_name_show(struct pinion_context *ctx, const char *name, struct pinion_name_info *info, struct pinion_name_user *rows, size_t cap, size_t *n);
 
 /* Asks the holder to go. -EBUSY while processes are attached (the sentence names them); -ENOENT. */

@@ -1,0 +1,917 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Usage: tests/cli/test_cli.py PATH-TO-PINION [TEST...]
+
+Tests the command by its output, its exit codes and what it leaves behind. Each test has a runtime directory of its own.
+Processes that attach and count use the library at $LIBPINION, or the one in the build of the command.
+"""
+import ctypes
+import errno
+import glob
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+import traceback
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TREE = os.path.dirname(os.path.dirname(HERE))
+SHARED = os.environ.get("PINION_SHARED", os.path.join(TREE, "..", "shared"))
+WAIT_S = 60
+GIB = 1 << 30
+
+TESTS = []
+
+
+class Skip(Exception):
+    pass
+
+
+def test(fn):
+    TESTS.append(fn)
+    return fn
+
+
+# ---- files ---------------------------------------------------------------------------------------------------------------
+
+def gguf_string(text):
+    return struct.pack("<Q", len(text)) + text
+
+
+def gguf_header(tensors, name=b"a test"):
+    """The bytes before the data of a GGUF file with F32 tensors, given as (name, elements, offset in the data)."""
+    out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 2)
+    for key, value in ((b"general.architecture", b"test"), (b"general.name", name)):
+        out += gguf_string(key) + struct.pack("<I", 8) + gguf_string(value)
+    for tensor, elements, offset in tensors:
+        out += gguf_string(tensor) + struct.pack("<IQIQ", 1, elements, 0, offset)
+    return out + bytes(-len(out) % 32)
+
+
+def small_gguf(path):
+    """Two tensors whose bytes say where they belong."""
+    with open(path, "wb") as f:
+        f.write(gguf_header([(b"first", 1000, 0), (b"second", 64, 4000)]))
+        f.write(b"".join(struct.pack("<f", i) for i in range(1064)))
+    return path
+
+
+def sparse_gguf(path, data_bytes):
+    """One tensor, a hole but for its last element, which is 1.0."""
+    header = gguf_header([(b"hole", data_bytes // 4, 0)])
+    with open(path, "wb") as f:
+        f.write(header)
+        f.truncate(len(header) + data_bytes)
+        f.seek(len(header) + data_bytes - 4)
+        f.write(struct.pack("<f", 1.0))
+    return path
+
+
+def available_bytes():
+    with open("/proc/meminfo", encoding="ascii") as f:
+        return int(re.search(r"MemAvailable:\s+(\d+) kB", f.read()).group(1)) * 1024
+
+
+# ---- a process that attaches or counts, by ctypes ------------------------------------------------------------------------
+
+class Tensor(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("type", ctypes.c_uint32), ("rank", ctypes.c_uint32),
+                ("shape", ctypes.c_uint64 * 8), ("bytes", ctypes.c_uint64), ("file_offset", ctypes.c_uint64),
+                ("offset", ctypes.c_uint64), ("data", ctypes.c_void_p)]
+
+
+class AttachOpts(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("deadline_ns", ctypes.c_int64)]
+
+
+class Ticket(ctypes.Structure):
+    _fields_ = [("device", ctypes.c_void_p), ("cost", ctypes.c_uint64), ("state", ctypes.c_uint32),
+                ("reserved", ctypes.c_uint32)]
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def open_library():
+    lib = ctypes.CDLL(os.environ["LIBPINION"])
+    lib.pinion_error.restype = ctypes.c_char_p
+    lib.pinion_deadline_in.restype = ctypes.c_int64
+    lib.pinion_deadline_in.argtypes = [ctypes.c_int64]
+    lib.pinion_model_tensor_at.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(Tensor)]
+    lib.pinion_work_begin.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(Ticket)]
+    ctx = ctypes.c_void_p()
+    if lib.pinion_open(None, ctypes.byref(ctx)):
+        sys.exit(lib.pinion_error().decode())
+    return lib, ctx
+
+
+def child_attach(name, path):
+    """Says `loading` once it is, then waits for it; says `attached`, or the errno and the sentence. Then compares with the
+    file at each line of stdin."""
+    lib, ctx = open_library()
+    model, opts, said = ctypes.c_void_p(), AttachOpts(ctypes.sizeof(AttachOpts), 0), False
+    while True:
+        ret = lib.pinion_model_attach(ctx, name.encode(), ctypes.byref(opts), ctypes.byref(model))
+        if ret == -errno.EBUSY and not said:
+            said = True
+            say("loading")
+            opts.deadline_ns = lib.pinion_deadline_in(WAIT_S * 10**9)
+        elif ret != -errno.ENOENT or said:
+            break
+        else:
+            time.sleep(0.001)
+    if ret:
+        say(f"{errno.errorcode[-ret]} {lib.pinion_error().decode()}")
+        return
+    say("attached")
+    for _ in sys.stdin:
+        say(compare_tensors(lib, model, path))
+
+
+def compare_tensors(lib, model, path):
+    tensor, i = Tensor(), 0
+    with open(path, "rb") as f:
+        while not lib.pinion_model_tensor_at(model, i, ctypes.byref(tensor)):
+            f.seek(tensor.file_offset)
+            if ctypes.string_at(tensor.data, tensor.bytes) != f.read(tensor.bytes):
+                return f"tensor {tensor.name.decode()} differs from the file"
+            i += 1
+    return f"{i} tensors equal"
+
+
+def child_count(key, units):
+    """Has @units units in flight on device @key until stdin ends."""
+    lib, ctx = open_library()
+    device, tickets = ctypes.c_void_p(), (Ticket * int(units))()
+    if lib.pinion_device_add(ctx, key.encode(), None, ctypes.byref(device)):
+        sys.exit(lib.pinion_error().decode())
+    for ticket in tickets:
+        if lib.pinion_work_begin(device, 7, ctypes.byref(ticket)):
+            sys.exit(lib.pinion_error().decode())
+    say("counting")
+    sys.stdin.read()
+
+
+# ---- what a test works with ----------------------------------------------------------------------------------------------
+
+class Case:
+    """A folder with a runtime directory, and the processes of one test."""
+
+    def __init__(self):
+        self.tmp = tempfile.mkdtemp(prefix="pinion-cli-")
+        self.dir = os.path.join(self.tmp, "run")
+        self.env = {k: v for k, v in os.environ.items() if k not in ("NOTIFY_SOCKET", "ARGP_HELP_FMT")}
+        self.env.update(PINION_DIR=self.dir, LC_ALL="C.UTF-8")
+        self.started = []
+
+    def path(self, name):
+        return os.path.join(self.tmp, name)
+
+    def start(self, *args, **kw):
+        kw.setdefault("stdin", subprocess.DEVNULL)
+        kw.setdefault("stdout", subprocess.PIPE)
+        kw.setdefault("stderr", subprocess.PIPE)
+        kw.setdefault("env", self.env)
+        p = subprocess.Popen([PINION, *args], **kw)
+        self.started.append(p)
+        return p
+
+    def run(self, *args, code=0, **kw):
+        """Runs pinion, wants that exit code, returns (stdout, stderr)."""
+        p = self.start(*args, **kw)
+        out, err = p.communicate(timeout=WAIT_S)
+        out, err = (out or b"").decode(errors="replace"), (err or b"").decode(errors="replace")
+        assert p.returncode == code, f"pinion {' '.join(map(str, args))}: exit {p.returncode}, not {code}: {out}{err}"
+        assert "\033" not in out + err, f"an escape where no terminal is: {out!r} {err!r}"
+        return out, err
+
+    def child(self, *args):
+        p = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--child", *args], env=self.env,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self.started.append(p)
+        return p
+
+    def ls(self):
+        return json.loads(self.run("ls", "--json")[0])
+
+    def load(self, path, name, *args):
+        return self.run("load", path, "--name", name, *args)[0]
+
+    def until(self, what, fn):
+        end = time.monotonic() + WAIT_S
+        while time.monotonic() < end:
+            value = fn()
+            if value:
+                return value
+            time.sleep(0.005)
+        raise AssertionError(f"waited {WAIT_S} s in vain until {what}")
+
+    def close(self):
+        for p in self.started:
+            if p.poll() is None:
+                p.kill()
+            for stream in (p.stdin, p.stdout, p.stderr):
+                if stream:
+                    stream.close()
+            p.wait()
+        if os.path.isdir(self.dir):
+            os.chmod(self.dir, 0o700)
+            for entry in self.ls():
+                kill_process(entry["pid"])
+        shutil.rmtree(self.tmp)
+
+
+def hear(child):
+    """The next line of a child, "" at its end."""
+    ready, _, _ = select.select([child.stdout], [], [], WAIT_S)
+    assert ready, "a child says nothing"
+    return child.stdout.readline().decode(errors="replace").rstrip("\n")
+
+
+def ask_to_compare(child):
+    child.stdin.write(b"\n")
+    return hear(child)
+
+
+def kill_process(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def process_state(pid):
+    """Its letter in /proc, "X" when there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+            return f.read().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
+
+
+def alive(pid):
+    return process_state(pid) not in "ZX"
+
+
+def model_files(kind):
+    """(name, path) of the small files of the tree, and of those beside it where there are some."""
+    folders = (os.path.join(SHARED, "inputs", "hostile"), os.path.join(TREE, "tests", "hostile"))
+    return [(os.path.basename(p), p) for folder in folders for p in sorted(glob.glob(os.path.join(folder, kind + "_*")))]
+
+
+# ---- help and usage ------------------------------------------------------------------------------------------------------
+
+@test
+def no_argument_says_what_it_is_and_what_is_next(c):
+    out, err = c.run()
+    assert err == "" and len(out.splitlines()) <= 15, out
+    assert "pinion check FILE" in out and "pinion load FILE --name NAME" in out and "Next:" in out, out
+
+
+@test
+def help_and_version(c):
+    listed = c.run("help")[0]
+    assert listed == c.run("--help")[0]
+    for command in ("info", "check", "load", "ls", "show", "rm", "top"):
+        assert re.search(rf"^  {command} ", listed, re.M), listed
+        assert c.run("help", command)[0] == c.run(command, "--help")[0]
+    assert re.fullmatch(r"pinion \d+\.\d+\.\d+\n", c.run("--version")[0])
+    assert not os.path.exists(c.dir), "help made a runtime directory"
+
+
+@test
+def usage_errors_exit_2(c):
+    for args in (["nonsense"], ["help", "nonsense"], ["help", "ls", "rm"], ["check"], ["check", "a", "b"], ["check", "--nonsense", "a"],
+                 ["load"], ["load", "a"], ["load", "--name", "n"], ["load", "a", "--name", "n", "--pages", "x"],
+                 ["load", "a", "--name", "n", "--io", "x"], ["load", "a", "--name", "n", "--hold", "x"],
+                 ["load", "a", "b", "--name", "n"], ["ls", "a"], ["ls", "--jso=1"], ["show"], ["show", "a", "b"], ["rm"], ["rm", "a", "b"],
+                 ["top", "a"], ["top", "--interval", "0"], ["top", "--interval", "nan"], ["top", "--interval", "1x"], ["info", "a"]):
+        out, err = c.run(*args, code=2)
+        assert out == "" and err.startswith("pinion"), (args, out, err)
+    assert not os.path.exists(c.dir), "a usage error made a runtime directory"
+
+
+@test
+def info_says_what_it_stands_on(c):
+    lines = dict(line.split(": ", 1) for line in c.run("info")[0].splitlines())
+    assert lines["ground"] == "memfd" and lines["engine"] == "io_uring", lines
+    assert lines["runtime directory"] == c.dir, lines
+    assert {"version", "module", "small pages", "huge pages", "memlock limit"} <= set(lines), lines
+
+
+# ---- check ---------------------------------------------------------------------------------------------------------------
+
+@test
+def check_accepts_what_is_right(c):
+    files = model_files("ok")
+    assert len(files) >= 4
+    for _, path in files:
+        out, err = c.run("check", path, "--tensors")
+        assert err == "" and "format: " in out and "bytes needed for a load: " in out and "NAME" in out, out
+
+
+@test
+def check_refuses_hostile_files_with_a_sentence(c):
+    files = model_files("bad")
+    assert len(files) >= 17
+    for name, path in files:
+        out, err = c.run("check", path, code=1)
+        assert out == "" and err.count("\n") == 1, (name, out, err)
+        assert err.startswith("pinion check: ") and name[-20:] in err and len(err) > len(name) + 30, err
+
+
+@test
+def check_shows_types_and_tensors(c):
+    out = c.run("check", small_gguf(c.path("m.gguf")), "--tensors")[0]
+    assert "format: gguf 3, aligned to 32\n" in out and "architecture: test\n" in out and "name: a test\n" in out, out
+    assert "tensors: 2\n" in out and "tensor bytes: 4256 (4.2 KiB)\n" in out and "bytes a load must move: 0\n" in out, out
+    assert re.search(r"^f32 +2 +4256$", out, re.M), out
+    assert re.search(r"^first +f32 +1000 +\d+ +4000$", out, re.M) and re.search(r"^second +f32 +64 +\d+ +256$", out, re.M), out
+
+
+@test
+def check_refuses_what_is_no_file(c):
+    os.mkfifo(c.path("fifo"))
+    open(c.path("empty"), "wb").close()
+    for path, why in ((c.path("none"), "No such file"), (c.tmp, "directory"), (c.path("fifo"), "FIFO"), (c.path("empty"), "empty")):
+        assert why in c.run("check", path, code=1)[1]
+
+
+@test
+def labels_in_files_are_printed_without_control_characters(c):
+    with open(c.path("m.gguf"), "wb") as f:
+        f.write(gguf_header([(b"w", 8, 0)], name=b"\x1b[31mred\x07\xff\xc2\x9b") + bytes(32))
+    out = c.run("check", c.path("m.gguf"))[0]
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", out), repr(out)
+
+
+# ---- load, ls, show, rm --------------------------------------------------------------------------------------------------
+
+RESULT = (r"{}: [\d.]+ [KMG]?i?B, \d+ tensors, read [\d.]+ [MG]B/s \(direct \d+ %.*\), moved [\d.]+ [KMG]?i?B, "
+          r"(huge pages \d+ of \d+ MiB|pages of \d+ KiB), (registered|(un)?locked \(.+\)), sealed read-only, ready in [\d.]+ s\n")
+
+
+def life_cycle(c, path, tensors):
+    out, err = c.run("load", path, "--name", "m")
+    assert re.fullmatch(RESULT.format("m"), out), out
+    assert err == "" and f" {tensors} tensors," in out, (out, err)
+    row, = c.ls()
+    assert (row["name"], row["state"], row["tensors"], row["path"]) == ("m", "ready", tensors, os.path.realpath(path)), row
+    assert row["bytes"] % row["page_size"] == 0 and row["done"] == row["total"] and row["attached"] == 0, row
+    assert re.search(rf"^m +ready .* {row['pid']} .*{re.escape(os.path.basename(path))}$", c.run("ls")[0], re.M)
+    shown = c.run("show", "m")[0]
+    assert f"pid: {row['pid']}\n" in shown and f"tensors: {tensors}\n" in shown and "state: ready\n" in shown, shown
+    child = c.child("attach", "m", path)
+    assert hear(child) == "attached"
+    assert ask_to_compare(child) == f"{tensors} tensors equal"
+    child.communicate()
+    c.until("nobody is attached", lambda: c.ls()[0]["attached"] == 0)
+    assert c.run("rm", "m") == ("", "")
+    assert c.ls() == [] and c.run("ls") == ("", "")
+    c.until("the holder is gone", lambda: not alive(row["pid"]))
+    assert not [f for f in os.listdir(c.dir) if f.startswith("m.")], os.listdir(c.dir)
+
+
+@test
+def life_of_a_name(c):
+    life_cycle(c, small_gguf(c.path("m.gguf")), 2)
+
+
+@test
+def life_of_a_name_with_real_files(c):
+    files = glob.glob(os.path.join(SHARED, "inputs", "real", "*.gguf")) + glob.glob(os.path.join(SHARED, "inputs", "real", "*.safetensors"))
+    if not files:
+        raise Skip("no real model files beside the checkout")
+    for path in files:
+        with open(path + ".manifest.tsv", encoding="utf-8") as f:
+            life_cycle(c, path, sum(1 for line in f if line.strip()) - 1)
+
+
+@test
+def ls_json_has_its_keys(c):
+    c.load(small_gguf(c.path("m.gguf")), "m")
+    row, = c.ls()
+    assert list(row) == ["name", "state", "bytes", "tensors", "page_size", "huge_bytes", "hold", "hold_why", "attached", "locked",
+                         "pid", "age_seconds", "path", "format", "done", "total"], list(row)
+    assert row["format"] == "gguf" and row["hold"] in ("registered", "locked", "unlocked"), row
+    assert (row["hold_why"] == "") == (row["hold"] == "registered"), row
+
+
+@test
+def load_options_are_obeyed(c):
+    path = sparse_gguf(c.path("m.gguf"), 8 << 20)
+    out = c.load(path, "buffered", "--io", "buffered", "--hold", "none", "--pages", "small")
+    assert "(direct 0 %" in out and "unlocked (not asked for)" in out and f"pages of {os.sysconf('SC_PAGESIZE') // 1024} KiB" in out, out
+    assert "hold: unlocked\nhold why: not asked for\n" in c.run("show", "buffered")[0]
+    c.load(path, "direct", "--io", "direct")
+    huge = "huge pages: none" not in c.run("info")[0]
+    out, err = c.run("load", path, "--name", "huge", "--pages", "huge", code=0 if huge else 1)
+    # How many the kernel found depends on how much memory is in one piece, but none would be a refusal.
+    assert re.search(r"huge pages [1-9]\d* of 10 MiB", out) if huge else "huge pages were asked for" in err, (out, err)
+
+
+@test
+def locked_pages_are_locked_by_each_process(c):
+    path = small_gguf(c.path("m.gguf"))
+    assert ", locked (" in c.load(path, "m", "--hold", "locked")
+    child = c.child("attach", "m", path)
+    assert hear(child) == "attached"
+    c.until("the holder has heard of it", lambda: c.ls()[0]["locked"] == 1)
+    shown = c.run("show", "m")[0]
+    assert "hold: locked by 1 of 1\n" in shown and re.search(rf"^ *{child.pid} .* yes +\d+ s$", shown, re.M), shown
+    assert " locked by 1 of 1 " in c.run("ls")[0]
+
+
+@test
+def files_are_shown_by_their_whole_path(c):
+    os.mkdir(c.path("folder"))
+    small_gguf(c.path("folder/m.gguf"))
+    os.symlink("folder/m.gguf", c.path("link"))
+    c.run("load", "link", "--name", "m", cwd=c.tmp)
+    assert c.ls()[0]["path"] == os.path.realpath(c.path("folder/m.gguf"))
+
+
+@test
+def a_taken_name_exits_5(c):
+    path = small_gguf(c.path("m.gguf"))
+    c.load(path, "m")
+    pid = c.ls()[0]["pid"]
+    for args in ([], ["--foreground"]):
+        out, err = c.run("load", path, "--name", "m", *args, code=5)
+        assert out == "" and err == f"pinion load: m is already held by pid {pid}\n", (out, err)
+    assert c.ls()[0]["pid"] == pid
+
+
+@test
+def of_many_loads_of_one_name_one_wins(c):
+    path = small_gguf(c.path("m.gguf"))
+    loads = [c.start("load", path, "--name", "m") for _ in range(8)]
+    codes = sorted(p.wait(timeout=WAIT_S) for p in loads)
+    assert codes == [0] + [5] * 7, codes
+    assert len(c.ls()) == 1
+
+
+@test
+def invalid_names_are_refused(c):
+    path = small_gguf(c.path("m.gguf"))
+    for name in ("", ".hidden", "a/b", "..", "a b", "a\nb", "\x1b[31m", "é", "x" * 65):
+        out, err = c.run("load", path, f"--name={name}", code=1)
+        assert out == "" and err.startswith("pinion load: a name ") and err.count("\n") == 1, (name, out, err)
+        for command in ("show", "rm"):
+            assert c.run(command, "--", name, code=1)[1].startswith(f"pinion {command}: a name "), name
+    c.load(path, "x" * 64)
+    c.load(path, "A-b_c.9")
+    assert len(c.ls()) == 2
+
+
+@test
+def unknown_names_exit_1(c):
+    for command in ("show", "rm"):
+        out, err = c.run(command, "nobody", code=1)
+        assert out == "" and "nobody holds 'nobody'" in err, (out, err)
+
+
+@test
+def rm_while_attached_exits_5_and_names_the_process(c):
+    path = small_gguf(c.path("m.gguf"))
+    c.load(path, "m")
+    child = c.child("attach", "m", path)
+    assert hear(child) == "attached"
+    out, err = c.run("rm", "m", code=5)
+    assert out == "" and f"pid {child.pid}" in err, (out, err)
+    assert c.ls()[0]["attached"] == 1
+    assert re.search(rf"^ *{child.pid} +{os.getuid()} +python\S* +(yes|no) +\d+ s$", c.run("show", "m")[0], re.M)
+    child.kill()
+    c.until("nobody is attached", lambda: c.ls()[0]["attached"] == 0)
+    c.run("rm", "m")
+
+
+@test
+def a_failed_load_says_why_and_frees_the_name(c):
+    bad = c.path("bad.gguf")
+    with open(bad, "wb") as f:
+        f.write(gguf_header([(b"w", 1000, 0)]) + bytes(100))
+    for args in ([], ["--foreground"]):
+        out, err = c.run("load", bad, "--name", "m", *args, code=1)
+        assert out == "" and err == c.run("check", bad, code=1)[1].replace("pinion check:", "pinion load:"), (out, err)
+        assert c.ls() == []
+    assert "No such file" in c.run("load", c.path("none"), "--name", "m", code=1)[1]
+    c.load(small_gguf(c.path("m.gguf")), "m")
+
+
+@test
+def what_does_not_fit_exits_4(c):
+    path = sparse_gguf(c.path("m.gguf"), 1 << 42)
+    out, err = c.run("load", path, "--name", "m", code=4)
+    assert out == "" and re.search(r"the buffer needs 439804\d{7} bytes", err) and err.count("\n") == 1, err
+    assert c.ls() == []
+
+
+# ---- the holder ----------------------------------------------------------------------------------------------------------
+
+@test
+def the_holder_keeps_nothing_of_its_caller(c):
+    path = small_gguf(c.path("m.gguf"))
+    with open(c.path("kept"), "w", encoding="ascii") as kept:
+        fd = os.dup2(kept.fileno(), 200, inheritable=True)
+        c.run("load", path, "--name", "m", pass_fds=(fd, kept.fileno()), cwd=c.tmp)
+        os.close(fd)
+    pid = c.ls()[0]["pid"]
+    links = {int(fd): os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+    assert c.path("kept") not in links.values() and path not in links.values(), links
+    assert [links[i] for i in range(3)] == ["/dev/null"] * 3, links
+    assert not [link for link in links.values() if link.startswith("pipe:")], links
+    assert os.readlink(f"/proc/{pid}/cwd") == "/" and os.getsid(pid) == pid
+    with open(f"/proc/{pid}/status", encoding="utf-8") as f:
+        assert "Umask:\t0077\n" in f.read()
+
+
+@test
+def a_killed_holder_leaves_a_free_name(c):
+    path = small_gguf(c.path("m.gguf"))
+    c.load(path, "m")
+    child = c.child("attach", "m", path)
+    assert hear(child) == "attached"
+    pid = c.ls()[0]["pid"]
+    os.kill(pid, signal.SIGKILL)
+    c.until("the holder is gone", lambda: not alive(pid))
+    assert c.ls() == [] and "nobody holds 'm'" in c.run("show", "m", code=1)[1]
+    assert ask_to_compare(child) == "2 tensors equal", "those attached keep what they have"
+    c.load(path, "m")
+    assert c.ls()[0]["pid"] != pid
+
+
+@test
+def a_terminated_holder_cleans_up(c):
+    path = small_gguf(c.path("m.gguf"))
+    c.load(path, "m")
+    pid = c.ls()[0]["pid"]
+    os.kill(pid, signal.SIGTERM)
+    c.until("the holder is gone", lambda: not alive(pid))
+    assert not [f for f in os.listdir(c.dir) if f.startswith("m.")], os.listdir(c.dir)
+
+
+@test
+def a_stopped_holder_is_said_not_to_answer(c):
+    c.load(small_gguf(c.path("m.gguf")), "m")
+    pid = c.ls()[0]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    c.until("it stopped", lambda: process_state(pid) == "T")
+    row, = c.ls()
+    assert row["state"] == "not answering" and row["pid"] == pid, row
+    assert re.search(rf"^m +not answering .* {pid} ", c.run("ls")[0], re.M)
+    os.kill(pid, signal.SIGCONT)
+    c.until("it answers", lambda: c.ls()[0]["state"] == "ready")
+
+
+# ---- a load that does not come to its end ---------------------------------------------------------------------------------
+
+def half_way(c, end):
+    """Has someone wait for a load, ends the load by @end while it is under way, returns its pids and what the waiter heard."""
+    path = sparse_gguf(c.path("big.gguf"), min(GIB, available_bytes() // 4) & ~4095)
+    for _ in range(5):
+        waiter = c.child("attach", "big", path)
+        loader = c.start("load", path, "--name", "big", "--io", "buffered")
+        assert hear(waiter) == "loading"
+        row = (c.ls() or [{"state": ""}])[0]
+        begun = time.monotonic()
+        if row["state"] == "loading":
+            end(loader)
+            heard = hear(waiter)
+            if heard != "attached":
+                return loader, row["pid"], heard, time.monotonic() - begun
+        # This machine loads faster than it lists.
+        for entry in c.ls():
+            kill_process(entry["pid"])
+            c.until("the holder is gone", lambda pid=entry["pid"]: not alive(pid))
+        waiter.communicate()
+    raise AssertionError("no load could be met half-way")
+
+
+def check_gone(c, holder):
+    c.until("the holder is gone", lambda: not alive(holder))
+    assert c.ls() == []
+    small_gguf(c.path("m.gguf"))
+    c.load(c.path("m.gguf"), "big")
+    assert c.ls()[0]["tensors"] == 2
+
+
+@test
+def a_killed_loader_takes_its_holder_with_it(c):
+    loader, holder, heard, seconds = half_way(c, lambda p: p.kill())
+    assert heard.split()[0] in ("EPIPE", "ENOENT"), heard
+    assert seconds < 1, f"the waiter heard of it after {seconds:.2f} s"
+    assert loader.wait(timeout=WAIT_S) == -signal.SIGKILL
+    check_gone(c, holder)
+
+
+@test
+def an_interrupted_load_is_over_when_the_command_is(c):
+    for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loader, holder, heard, _ = half_way(c, lambda p, s=sig: p.send_signal(s))
+        assert heard.split()[0] in ("EPIPE", "ENOENT"), heard
+        assert loader.wait(timeout=WAIT_S) == -sig, loader.returncode
+        assert not alive(holder) and loader.stdout.read() == b""
+        c.load(small_gguf(c.path("m.gguf")), "big")
+        c.run("rm", "big")
+
+
+@test
+def a_killed_holder_ends_the_load_with_a_sentence(c):
+    def end(loader):
+        os.kill(c.ls()[0]["pid"], signal.SIGKILL)
+
+    loader, holder, heard, _ = half_way(c, end)
+    assert heard.split()[0] in ("EPIPE", "ENOENT"), heard
+    out, err = loader.communicate(timeout=WAIT_S)
+    assert loader.returncode == 1 and out == b"" and b"killed by signal 9" in err, (loader.returncode, err)
+    check_gone(c, holder)
+
+
+@test
+def a_name_that_is_loading_is_shown_so(c):
+    seen = []
+
+    def end(loader):
+        seen.append((c.ls(), c.run("ls")[0], c.run("show", "big")[0]))
+        loader.kill()
+
+    half_way(c, end)
+    (row,), listed, shown = seen[0]
+    assert row["state"] == "loading" and row["tensors"] == 0 and row["done"] <= row["total"], row
+    assert re.search(r"^big +loading \d+ % ", listed, re.M), listed
+    assert "state: loading\n" in shown and "attached:" not in shown, shown
+
+
+@test
+def waiting_for_a_load_gets_all_of_it(c):
+    path = sparse_gguf(c.path("big.gguf"), min(GIB, available_bytes() // 4) // 4 & ~4095)
+    waiter = c.child("attach", "big", path)
+    loader = c.start("load", path, "--name", "big")
+    heard = hear(waiter)
+    if heard == "loading":
+        heard = hear(waiter)
+    assert heard == "attached", heard
+    assert ask_to_compare(waiter) == "1 tensors equal"
+    assert loader.wait(timeout=WAIT_S) == 0
+
+
+# ---- in the foreground ----------------------------------------------------------------------------------------------------
+
+def notified(c, address):
+    """Starts a holder in the foreground and waits until it tells the socket."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    sock.settimeout(WAIT_S)
+    sock.bind(address)
+    c.env["NOTIFY_SOCKET"] = "@" + address[1:] if address[0] == "\0" else address
+    holder = c.start("load", small_gguf(c.path("m.gguf")), "--name", "m", "--foreground")
+    assert sock.recv(100) == b"READY=1"
+    del c.env["NOTIFY_SOCKET"]
+    assert c.ls()[0]["pid"] == holder.pid
+    return holder
+
+
+@test
+def foreground_tells_a_service_manager_and_ends_well(c):
+    for address, sig in ((c.path("notify"), signal.SIGTERM), (f"\0pinion-test-{os.getpid()}", signal.SIGINT)):
+        holder = notified(c, address)
+        assert holder.poll() is None
+        holder.send_signal(sig)
+        out, err = holder.communicate(timeout=WAIT_S)
+        assert holder.returncode == 0 and re.fullmatch(RESULT.format("m"), out.decode()) and err == b"", (holder.returncode, out, err)
+        assert c.ls() == [] and not [f for f in os.listdir(c.dir) if f.startswith("m.")]
+
+
+@test
+def foreground_ends_with_rm(c):
+    holder = notified(c, c.path("notify"))
+    c.run("rm", "m")
+    assert holder.wait(timeout=WAIT_S) == 0
+
+
+@test
+def foreground_ends_when_told_while_attached(c):
+    holder = notified(c, c.path("notify"))
+    child = c.child("attach", "m", c.path("m.gguf"))
+    assert hear(child) == "attached"
+    holder.terminate()
+    assert holder.wait(timeout=WAIT_S) == 0 and c.ls() == []
+    assert ask_to_compare(child) == "2 tensors equal"
+
+
+@test
+def foreground_says_when_nobody_can_be_told(c):
+    c.env["NOTIFY_SOCKET"] = c.path("nobody")
+    holder = c.start("load", small_gguf(c.path("m.gguf")), "--name", "m", "--foreground")
+    assert b"m: " in holder.stdout.readline()
+    assert b"NOTIFY_SOCKET" in holder.stderr.readline()
+    holder.terminate()
+    assert holder.wait(timeout=WAIT_S) == 0
+
+
+# ---- standard streams -----------------------------------------------------------------------------------------------------
+
+@test
+def nobody_reading_is_quiet(c):
+    path = small_gguf(c.path("m.gguf"))
+    for args in (["help"], ["check", path, "--tensors"], ["load", path, "--name", "m"], ["ls"], ["ls", "--json"], ["show", "m"],
+                 ["top", "--json"], ["top", "--interval", "0.1"], ["rm", "m"], ["info"]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        _, err = c.run(*args, stdout=writer)
+        os.close(writer)
+        assert err == "", (args, err)
+
+
+@test
+def closed_streams_are_not_printed_into(c):
+    path = small_gguf(c.path("m.gguf"))
+    for args in (["load", path, "--name", "m"], ["ls"], ["top", "--once"], ["rm", "m"]):
+        code = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", PINION, *args], env=c.env, timeout=WAIT_S, check=False)
+        assert code.returncode == 0, (args, code.returncode)
+    c.load(path, "m")
+    with open(os.path.join(c.dir, ".lock"), "rb") as f:
+        assert f.read() == b""
+
+
+@test
+def a_full_disk_is_said(c):
+    with open("/dev/full", "wb") as full:
+        for args in (["info"], ["ls", "--json"], ["top", "--interval", "0.1"], ["help"]):
+            assert "No space left" in c.run(*args, stdout=full, code=1)[1]
+
+
+@test
+def progress_is_shown_on_a_terminal_only(c):
+    path = sparse_gguf(c.path("m.gguf"), 64 << 20)
+    assert c.run("load", path, "--name", "a")[1] == ""
+    code, text, _ = on_terminal(c, ["load", path, "--name", "b"])
+    assert code == 0 and "\rb: making the buffer" in text, text
+    assert re.search(r"\r\033\[Kb: 64 MiB, 1 tensors", text), repr(text)
+    assert "\033[K" in on_terminal(c, ["load", c.path("m.gguf"), "--name", "b"])[1]
+
+
+# ---- the runtime directory ------------------------------------------------------------------------------------------------
+
+@test
+def an_open_runtime_directory_is_refused(c):
+    os.mkdir(c.dir)
+    os.chmod(c.dir, 0o755)
+    path = small_gguf(c.path("m.gguf"))
+    for args in (["info"], ["ls"], ["show", "m"], ["rm", "m"], ["top", "--once"], ["load", path, "--name", "m"]):
+        out, err = c.run(*args, code=1)
+        assert out == "" and "0755" in err and "chmod 700" in err and err.count("\n") == 1, err
+    assert os.listdir(c.dir) == []
+
+
+@test
+def a_relative_runtime_directory_works(c):
+    c.env["PINION_DIR"] = "run"
+    path = small_gguf(c.path("m.gguf"))
+    for command in (["load", path, "--name", "m"], ["show", "m"], ["rm", "m"], ["load", path, "--name", "m"]):
+        c.run(*command, cwd=c.tmp)
+    assert stat.S_IMODE(os.stat(c.dir).st_mode) == 0o700
+    c.env["PINION_DIR"] = c.dir
+    assert len(c.ls()) == 1
+
+
+@test
+def bytes_of_paths_are_shown_safely(c):
+    path = os.path.join(os.fsencode(c.tmp), b'\xff"\\\x1b[31m\t\xc3\xa9.gguf')
+    small_gguf(path)
+    c.run("load", path, "--name", "m")
+    assert c.ls()[0]["path"].endswith('/\ufffd"\\\x1b[31m\té.gguf'), c.ls()
+    for args in (["ls"], ["show", "m"]):
+        out = c.run(*args)[0]
+        assert '/?"\\?[31m?é.gguf\n' in out and not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", out), repr(out)
+    err = c.run("check", os.path.join(os.fsencode(c.tmp), b"\x1b[31m\xff"), code=1)[1]
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", err), repr(err)
+
+
+# ---- top -----------------------------------------------------------------------------------------------------------------
+
+def device(c, key):
+    return next(d for d in json.loads(c.run("top", "--json")[0])["devices"] if d["key"] == key)
+
+
+@test
+def top_json_has_its_keys(c):
+    child = c.child("count", "test:0", "3")
+    assert hear(child) == "counting"
+    assert device(c, "hostio")["users"] == []
+    dev = device(c, "test:0")
+    assert list(dev) == ["key", "generation", "capacity", "pending_low", "pending_high", "pending_cost", "submitted", "reclaimed",
+                         "sessions", "shared_lanes", "users"], list(dev)
+    assert (dev["pending_low"], dev["pending_high"], dev["pending_cost"], dev["submitted"], dev["sessions"]) == (3, 3, 21, 3, 1), dev
+    user, = dev["users"]
+    assert list(user) == ["pid", "uid", "comm", "pending", "submitted", "age_seconds"], list(user)
+    assert (user["pid"], user["uid"], user["pending"]) == (child.pid, os.getuid(), 3), user
+    child.kill()
+    child.wait()
+    dev = device(c, "test:0")
+    assert (dev["pending_high"], dev["reclaimed"], dev["users"]) == (0, 3, []), dev
+
+
+@test
+def top_once_shows_devices_and_users(c):
+    child = c.child("count", "test:0", "2")
+    assert hear(child) == "counting"
+    out = c.run("top", "--once")[0]
+    assert re.search(r"^DEVICE +IN FLIGHT +COST +CAPACITY +SESSIONS +SUBMITTED +RECLAIMED$", out, re.M), out
+    assert re.search(r"^test:0 +2 +14 +- +1 +2 +0$", out, re.M), out
+    assert re.search(rf"^  {child.pid} python\S* +2 +2$", out, re.M), out
+
+
+@test
+def top_prints_a_block_per_interval_without_a_terminal(c):
+    top = c.start("top", "--interval", "0.1")
+    blocks = b""
+    while blocks.count(b"\n\n") < 3:
+        blocks += os.read(top.stdout.fileno(), 4096)
+    assert b"DONE/S" in blocks and b"\033" not in blocks, blocks
+    top.send_signal(signal.SIGINT)
+    assert top.wait(timeout=WAIT_S) == 0
+
+
+def on_terminal(c, args, typed=None):
+    """Runs pinion on a terminal of its own: (exit code, what it showed, whether the terminal is as it was)."""
+    main, sub = pty.openpty()
+    before = termios.tcgetattr(sub)
+    p = subprocess.Popen([PINION, *args], stdin=sub, stdout=sub, stderr=sub, env=c.env, start_new_session=True)
+    c.started.append(p)
+    text = b""
+    end = time.monotonic() + WAIT_S
+    while time.monotonic() < end:
+        if select.select([main], [], [], 0.05)[0]:
+            text += os.read(main, 65536)
+        elif p.poll() is not None:
+            break
+        if typed and text.count(b"\033[H\033[J") >= 2:
+            os.write(main, typed)
+            typed = None
+    same = termios.tcgetattr(sub) == before
+    os.close(main)
+    os.close(sub)
+    return p.poll(), text.decode(errors="replace"), same
+
+
+@test
+def top_paints_a_terminal_until_q(c):
+    code, text, same = on_terminal(c, ["top", "--interval", "0.1"], typed=b"xq")
+    assert code == 0 and same and "hostio" in text and "DONE/S" in text, (code, same, text)
+
+
+@test
+def ls_tells_a_person_that_there_is_nothing(c):
+    code, text, _ = on_terminal(c, ["ls"])
+    assert code == 0 and f"No name is held in {c.dir}" in text, text
+
+
+# ---- the whole -----------------------------------------------------------------------------------------------------------
+
+def run_test(fn):
+    case = Case()
+    try:
+        fn(case)
+        return "ok", ""
+    except Skip as why:
+        return "SKIP", str(why)
+    except Exception as why:
+        return "FAIL", f"line {traceback.extract_tb(why.__traceback__)[1].lineno}: {type(why).__name__} {why}".replace("\n", " | ")
+    finally:
+        case.close()
+
+
+def main():
+    counts = {"ok": 0, "FAIL": 0, "SKIP": 0}
+    for fn in TESTS:
+        if len(sys.argv) > 2 and fn.__name__ not in sys.argv[2:]:
+            continue
+        result, why = run_test(fn)
+        counts[result] += 1
+        print(f"{result} {fn.__name__}{': ' + why if why else ''}", flush=True)
+    print(f"{counts['ok']} passed, {counts['FAIL']} failed, {counts['SKIP']} skipped")
+    return 1 if counts["FAIL"] or not counts["ok"] else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        {"attach": child_attach, "count": child_count}[sys.argv[2]](*sys.argv[3:])
+        sys.exit(0)
+    if len(sys.argv) < 2:
+        sys.exit(__doc__.splitlines()[0])
+    PINION = os.path.abspath(sys.argv[1])
+    os.environ.setdefault("LIBPINION", os.path.join(os.path.dirname(PINION), "..", "lib", "libpinion.so.0"))
+    sys.exit(main())
