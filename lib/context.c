@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "context.h"
 
+#include "deadline.h"
 #include "error.h"
 #include "work/account.h"
 
@@ -17,11 +18,8 @@ PINION_API const char *pinion_version(void)
 
 PINION_API int64_t pinion_deadline_in(int64_t ns)
 {
-	struct timespec ts;
-	int64_t now, deadline;
+	int64_t now = deadline_now(), deadline;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	now = ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
 	if (ns <= 0)
 		return now;
 	return __builtin_add_overflow(now, ns, &deadline) ? PINION_FOREVER : deadline;

@@ -12,6 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define LABEL_MAX 200 /* the kernel takes 249 */
+
 const char *buffer_hold_name(enum pinion_hold hold)
 {
 	return hold == PINION_HOLD_REGISTERED ? "registered" : hold == PINION_HOLD_LOCKED ? "locked" : "unlocked";
@@ -38,6 +40,8 @@ static int check_opts(size_t size, const struct pinion_buffer_opts *opts)
 		return fail(EINVAL, "a buffer has at least 1 byte");
 	if (opts->pages > PINION_PAGES_HUGE)
 		return fail(EINVAL, "pinion_buffer_opts.pages is %d, not one of enum pinion_pages", opts->pages);
+	if (opts->label && strnlen(opts->label, LABEL_MAX + 1) > LABEL_MAX)
+		return fail(EINVAL, "pinion_buffer_opts.label has more than %d bytes", LABEL_MAX);
 	if (opts->hold > PINION_HOLD_REGISTERED)
 		return fail(EINVAL, "pinion_buffer_opts.hold is %d, not one of enum pinion_hold", opts->hold);
 	return 0;
@@ -95,6 +99,24 @@ PINION_API uint64_t pinion_buffer_size(const struct pinion_buffer *buf)
 	return buf->pages.bytes;
 }
 
+/* Under buf->lock. Another holder may have done it. */
+static bool is_sealed(struct pinion_buffer *buf)
+{
+	if (!buf->pages.sealed)
+		buf->pages.sealed = buf->provider->pages_sealed(&buf->pages);
+	return buf->pages.sealed;
+}
+
+bool buffer_is_sealed(struct pinion_buffer *buf)
+{
+	bool sealed;
+
+	pthread_mutex_lock(&buf->lock);
+	sealed = is_sealed(buf);
+	pthread_mutex_unlock(&buf->lock);
+	return sealed;
+}
+
 static struct buffer_map *map_of(struct pinion_buffer *buf, uint32_t prot)
 {
 	return prot & PINION_WRITE ? &buf->writer : &buf->reader;
@@ -126,7 +148,7 @@ PINION_API int pinion_buffer_map(struct pinion_buffer *buf, uint32_t prot, void 
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&buf->lock);
-	if ((prot & PINION_WRITE) && buf->pages.sealed && !buf->writer.uses)
+	if ((prot & PINION_WRITE) && !buf->writer.uses && is_sealed(buf))
 		ret = fail(EPERM, "the buffer is sealed: nobody can make a writable mapping of it any more");
 	else
 		ret = make_map(buf, prot);
@@ -232,7 +254,7 @@ PINION_API int pinion_buffer_info(struct pinion_buffer *buf, struct pinion_buffe
 	own.bytes = buf->pages.bytes;
 	own.huge_bytes = buf->pages.huge_bytes;
 	own.page_size = buf->pages.page_size;
-	own.rights = buf->pages.sealed ? PINION_READ : PINION_READ | PINION_WRITE;
+	own.rights = is_sealed(buf) ? PINION_READ : PINION_READ | PINION_WRITE;
 	own.hold = buf->pages.hold;
 	own.hold_why = buf->pages.hold_why;
 	pthread_mutex_unlock(&buf->lock);

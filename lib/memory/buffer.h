@@ -30,6 +30,9 @@ void buffer_drop_mappings(struct pinion_buffer *buf);
 /* Locks this process's readable mapping in RAM. 0; -errno, which is no failure worth a sentence to most. */
 int buffer_lock_mapping(struct pinion_buffer *buf);
 
+/* Whether anybody has sealed it. Takes buf->lock. */
+bool buffer_is_sealed(struct pinion_buffer *buf);
+
 const char *buffer_hold_name(enum pinion_hold hold);
 
 #endif

@@ -60,7 +60,7 @@ void share_close(const int *fds, unsigned int nfds)
 		close(fds[--nfds]);
 }
 
-/* Collects the descriptors of a message, also those that are too many, so that none leaks. */
+/* Collects the descriptors of a message; those that are too many are closed, and counted all the same. */
 static unsigned int take_fds(struct msghdr *msg, int *fds, unsigned int max_fds)
 {
 	unsigned int n = 0;
@@ -75,9 +75,10 @@ static unsigned int take_fds(struct msghdr *msg, int *fds, unsigned int max_fds)
 
 			memcpy(&fd, CMSG_DATA(h) + i * sizeof(int), sizeof(fd));
 			if (n < max_fds)
-				fds[n++] = fd;
+				fds[n] = fd;
 			else
 				close(fd);
+			n++;
 		}
 	}
 	return n;
@@ -97,8 +98,8 @@ ssize_t share_recv(int sock, void *data, size_t room, int *fds, unsigned int max
 	if (n < 0)
 		return -errno;
 	*nfds = take_fds(&msg, fds, max_fds);
-	if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-		share_close(fds, *nfds);
+	if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || *nfds > max_fds) {
+		share_close(fds, *nfds < max_fds ? *nfds : max_fds);
 		*nfds = 0;
 		return -EPROTO;
 	}
@@ -116,7 +117,7 @@ PINION_API int pinion_buffer_send(struct pinion_buffer *buf, int sock, uint32_t 
 	if (rights == PINION_READ)
 		ret = pinion_buffer_seal(buf);
 	else
-		ret = buf->pages.sealed ? fail(EOPNOTSUPP, "the buffer was handed out read-only, which seals it for everyone here; "
+		ret = buffer_is_sealed(buf) ? fail(EOPNOTSUPP, "the buffer was handed out read-only, which seals it for everyone here; "
 							   "a writer beside readers needs the kernel module") : 0;
 	if (ret)
 		return ret;
@@ -137,8 +138,10 @@ PINION_API int pinion_buffer_recv(struct pinion_context *ctx, int sock, struct p
 	n = share_recv(sock, &msg, sizeof(msg), &fd, 1, &nfds);
 	if (n < 0)
 		return fail_errno(-n, "receiving a buffer");
-	if (n == 0)
+	if (n == 0) {
+		share_close(&fd, nfds);
 		return fail(ECONNRESET, "the peer closed the connection before it sent a buffer");
+	}
 	if (n != sizeof(msg) || msg.magic != SHARE_MAGIC || nfds != 1) {
 		share_close(&fd, nfds);
 		return fail(EPROTO, "the message received is not a buffer (%zd bytes, %u descriptors)", n, nfds);

@@ -2,6 +2,7 @@
 /* holder: serves a model under a name from a thread of its own, from before it is loaded until it is told to go. */
 #include "name.h"
 
+#include "../deadline.h"
 #include "../memory/buffer.h"
 #include "../memory/share.h"
 #include "model.h"
@@ -55,14 +56,6 @@ struct pinion_holder {
 	bool removed;
 	bool stop;
 };
-
-static int64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
-}
 
 /* ---- connections --------------------------------------------------------------------------------------------------- */
 
@@ -138,7 +131,7 @@ static int answer_attached(struct pinion_holder *h, struct connection *conn)
 		return ret;
 	conn->waits = false;
 	conn->attached = true;
-	conn->since_ns = now_ns();
+	conn->since_ns = deadline_now();
 	read_comm(conn->pid, conn->comm);
 	return 0;
 }
@@ -176,7 +169,7 @@ static uint32_t count_attached(const struct pinion_holder *h, uint32_t *locked)
 
 static uint32_t list_attached(const struct pinion_holder *h, struct pinion_name_user *row)
 {
-	int64_t now = now_ns();
+	int64_t now = deadline_now();
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < h->conns && n < NAME_USERS; i++) {
@@ -202,7 +195,7 @@ static int show(struct pinion_holder *h, struct connection *conn)
 	answer->rows = list_attached(h, answer->user);
 	pthread_mutex_lock(&h->lock);
 	h->info.attached = answer->count = count_attached(h, &h->info.locked);
-	h->info.age_ns = now_ns() - h->since_ns;
+	h->info.age_ns = deadline_now() - h->since_ns;
 	answer->info = h->info;
 	pthread_mutex_unlock(&h->lock);
 	ret = share_send(conn->fd, answer, sizeof(*answer) + answer->rows * sizeof(answer->user[0]), NULL, 0);
@@ -367,7 +360,7 @@ static void init_holder(struct pinion_holder *h, struct pinion_context *ctx, con
 
 	h->ctx = ctx;
 	h->fds[0] = h->fds[1] = -1;
-	h->since_ns = now_ns();
+	h->since_ns = deadline_now();
 	h->record = (struct name_record){ .magic = NAME_MAGIC, .slot = ctx->counts->slot,
 					  .generation = ctx->counts->slot_generation, .pid = getpid() };
 	snprintf(h->name, sizeof(h->name), "%s", name);
@@ -509,7 +502,7 @@ PINION_API int pinion_holder_publish(struct pinion_holder *h, struct pinion_mode
 
 PINION_API int pinion_holder_wait(struct pinion_holder *h, int64_t deadline_ns)
 {
-	struct timespec ts = { .tv_sec = deadline_ns / 1000000000, .tv_nsec = deadline_ns % 1000000000 };
+	struct timespec ts = deadline_timespec(deadline_ns);
 	int err = 0, ret = context_check(h->ctx);
 
 	if (ret)

@@ -8,6 +8,7 @@
  */
 #include "model.h"
 
+#include "../deadline.h"
 #include "../error.h"
 #include "../work/file.h"
 
@@ -56,14 +57,6 @@ struct load {
 	int64_t next_progress;
 };
 
-static int64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
-}
-
 static uint64_t round_down(uint64_t v)
 {
 	return v - v % INDEX_BLOCK;
@@ -105,7 +98,7 @@ static void collect_stats(const struct load *load, struct pinion_load_stats *tot
 static int report(struct load *load)
 {
 	struct pinion_load_stats stats = { 0 };
-	int64_t now = now_ns();
+	int64_t now = deadline_now();
 
 	if (!load->opts.progress || now < load->next_progress)
 		return 0;
@@ -435,10 +428,10 @@ PINION_API int pinion_model_load(struct pinion_context *ctx, const char *path, c
 		load.opts.device = "hostio";
 	if (!ret)
 		ret = open_file(&load, path);
-	start = now_ns();
+	start = deadline_now();
 	if (!ret)
 		ret = open_buffer(&load);
-	made = now_ns();
+	made = deadline_now();
 	if (!ret)
 		ret = open_runs(&load);
 	if (!ret) {
@@ -448,7 +441,7 @@ PINION_API int pinion_model_load(struct pinion_context *ctx, const char *path, c
 	if (!ret)
 		ret = check_unchanged(&load, path);
 	stats.alloc_ns = made - start;
-	stats.read_ns = now_ns() - made;
+	stats.read_ns = deadline_now() - made;
 	stats.staging_bytes = load.staging ? pinion_buffer_size(load.staging) : 0;
 	collect_stats(&load, &stats);
 	close_load(&load);

@@ -111,6 +111,8 @@ static int add_new(struct counts *c, const char *key, const struct pinion_device
 	dev->has_queue = has_queue;
 	dev->reclaimed = 0;
 	dev->retired = 0;
+	/* Before as well: a maker that dies between the two must not leave a roster that never learns of the device. */
+	pinion_roster_bump(&f->head.seq);
 	__atomic_store_n(&dev->generation, ++f->head.generation, __ATOMIC_SEQ_CST);
 	pinion_roster_bump(&f->head.seq);
 	describe(c, index, out);
@@ -222,6 +224,8 @@ int counts_lane_attach(struct counts *c, const struct counts_device *dev, bool s
 		pinion_lane_retire(&page->lane[*lane]);
 		pinion_lane_control(page, *lane)->armed = 0;
 		pinion_store(&pinion_lane_control(page, *lane)->epoch, sibling_epoch(c, dev->index));
+		/* What the lane counted before is not the device's; it is added back when the lane is taken away. */
+		__atomic_sub_fetch(&dev->entry->retired, pinion_lane_submitted(&page->lane[*lane], PINION_BOTH), __ATOMIC_RELAXED);
 		if (shared)
 			__atomic_or_fetch(&f->facts[c->slot].shared, UINT64_C(1) << *lane, __ATOMIC_RELAXED);
 		__atomic_or_fetch(&f->lanes[dev->index][c->slot], UINT64_C(1) << *lane, __ATOMIC_RELEASE);
@@ -230,6 +234,13 @@ int counts_lane_attach(struct counts *c, const struct counts_device *dev, bool s
 	}
 	counter_unlock(&f->head.lock);
 	return ret;
+}
+
+void counts_lanes_return(struct counts *c, uint64_t lanes)
+{
+	counter_lock(&c->file->head.lock);
+	c->free_lanes |= lanes;
+	counter_unlock(&c->file->head.lock);
 }
 
 uint32_t counts_lanes_free(struct counts *c)

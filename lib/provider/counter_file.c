@@ -2,6 +2,7 @@
 #include "counter_file.h"
 #include "counter_roster.h"
 
+#include "../deadline.h"
 #include "../error.h"
 
 #include <errno.h>
@@ -37,7 +38,7 @@ void counter_lock(pthread_mutex_t *lock)
 
 int counter_lock_until(pthread_mutex_t *lock, int64_t deadline_ns)
 {
-	struct timespec ts = { .tv_sec = deadline_ns / 1000000000, .tv_nsec = deadline_ns % 1000000000 };
+	struct timespec ts = deadline_timespec(deadline_ns);
 
 	if (deadline_ns == INT64_MAX)
 		return -recovered(lock, pthread_mutex_lock(lock));
@@ -65,8 +66,11 @@ void counter_mutex_init(pthread_mutex_t *lock)
 int counter_room(struct counts *c, const void *from, size_t bytes)
 {
 	off_t offset = (const char *)from - (const char *)c->file;
-	int err = posix_fallocate(c->fd, offset, bytes);
+	int err;
 
+	do {
+		err = posix_fallocate(c->fd, offset, bytes);
+	} while (err == EINTR);
 	if (err)
 		return fail_errno(err, "the counter file needs %zu more bytes in the runtime directory", bytes);
 	return 0;

@@ -151,6 +151,9 @@ int counts_device_remove(struct counts *c, const struct counts_device *dev);
 int counts_lane_attach(struct counts *c, const struct counts_device *dev, bool shared, uint32_t *lane);
 uint32_t counts_lanes_free(struct counts *c);
 
+/* Gives lanes back whose device was removed and which no thread counts in any more. */
+void counts_lanes_return(struct counts *c, uint64_t lanes);
+
 static inline bool counts_device_current(const struct counts_device *dev)
 {
 	return __builtin_expect(__atomic_load_n(&dev->entry->generation, __ATOMIC_RELAXED) == dev->generation, 1);

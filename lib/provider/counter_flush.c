@@ -9,6 +9,7 @@
  */
 #include "counter_file.h"
 
+#include "../deadline.h"
 #include "../error.h"
 
 #include <errno.h>
@@ -27,17 +28,9 @@ struct drain {
 	uint32_t slot;
 	uint64_t generation; /* of the slot's owner when the drain began */
 	uint32_t epoch;
-	int64_t seen; /* pending when last looked at */
+	int64_t seen; /* pending in both parities when last looked at and its owner was alive, or dead and not yet succeeded */
 	int64_t deadline_ns;
 };
-
-static int64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
-}
 
 void counts_wake(struct counter_device *entry)
 {
@@ -75,12 +68,21 @@ static uint32_t drain_lanes(const struct drain *d, uint64_t mask, struct pinion_
 	return n;
 }
 
+/* Counts what the session has in flight, unless its slot is another's by now. */
+static void drain_note(struct drain *d, const struct pinion_lane *const *lane, uint32_t n)
+{
+	int64_t all = pinion_lanes_high(lane, n, PINION_BOTH);
+
+	if (__atomic_load_n(&d->counts->file->facts[d->slot].generation, __ATOMIC_ACQUIRE) == d->generation && n)
+		d->seen = all;
+}
+
 /* Waits until @parity of the session is empty: 0; -ETIMEDOUT; -ESTALE; 1 when its owner died. */
 static int drain_parity(struct drain *d, uint32_t parity)
 {
 	struct pinion_control *control[PINION_LANES];
 	const struct pinion_lane *lane[PINION_LANES];
-	int64_t pause = SLEEP_MIN_NS, before = -1;
+	int64_t pause = SLEEP_MIN_NS, before = -1, high;
 	int ret = 0;
 	uint32_t n;
 
@@ -93,7 +95,8 @@ static int drain_parity(struct drain *d, uint32_t parity)
 		pinion_flush_flip(control, n, d->epoch);
 		pinion_flush_arm(control, n, 1);
 		pinion_fence();
-		d->seen = pinion_lanes_high(lane, n, parity);
+		high = pinion_lanes_high(lane, n, parity);
+		drain_note(d, lane, n);
 		/* A unit begun on a lane added meanwhile may have ended on one of these, and hidden one that is pending. */
 		if (drain_mask(d) != mask)
 			continue;
@@ -101,14 +104,14 @@ static int drain_parity(struct drain *d, uint32_t parity)
 			ret = 1;
 		else if (!counts_device_current(d->dev))
 			ret = fail(ESTALE, "the device was removed while it was flushed");
-		else if (d->seen <= 0)
+		else if (high <= 0)
 			ret = 0;
-		else if ((left = d->deadline_ns - now_ns()) <= 0)
-			ret = fail(ETIMEDOUT, "%lld units submitted before the flush are still in flight", (long long)d->seen);
+		else if (d->deadline_ns <= 0 || (left = d->deadline_ns - deadline_now()) <= 0)
+			ret = fail(ETIMEDOUT, "%lld units submitted before the flush are still in flight", (long long)high);
 		else {
-			pause = d->seen == before ? pause * 2 : SLEEP_MIN_NS;
+			pause = high == before ? pause * 2 : SLEEP_MIN_NS;
 			pause = pause > SLEEP_MAX_NS ? SLEEP_MAX_NS : pause;
-			before = d->seen;
+			before = high;
 			sleep_for(d->dev->entry, wake, pause < left ? pause : left);
 			continue;
 		}

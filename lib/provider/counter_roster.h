@@ -63,6 +63,8 @@ static inline bool roster_end(const struct counts *c, uint32_t version)
 {
 	const struct counter_roster *r = c->roster;
 
+	/* What was read must not be read after the version that vouches for it. */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	return pinion_load_acquire(&c->file->head.seq) == r->seq && __atomic_load_n(&r->version, __ATOMIC_ACQUIRE) == version;
 }
 

@@ -74,6 +74,9 @@ static int owner_start(struct counts *c)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = pthread_create(&c->owner, &attr, owner_main, c);
+	/* The program's thread-local data is taken from the stack and may be more than this one has. */
+	if (err == EINVAL)
+		err = pthread_create(&c->owner, NULL, owner_main, c);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 	if (err)
@@ -118,6 +121,8 @@ static void clear_lanes(struct counter_file *f, uint32_t slot)
 		__atomic_add_fetch(&dev->retired, submitted, __ATOMIC_RELAXED);
 		counts_wake(dev);
 	}
+	/* A reading that found the lanes still there after the first bump must not add up half retired ones. */
+	pinion_roster_bump(&f->head.seq);
 	for (uint32_t l = 0; l < PINION_LANES; l++)
 		pinion_lane_retire(&f->page[slot].lane[l]);
 	pinion_roster_bump(&f->head.seq);

@@ -307,6 +307,8 @@ static int memfd_pages_adopt(int fd, uint64_t bytes, uint32_t page_size, struct 
 	if (fstat(fd, &st) || st.st_size < 0 || (uint64_t)st.st_size != bytes)
 		return fail(EPROTO, "the buffer received is said to have %llu bytes and has %lld", (unsigned long long)bytes,
 			    (long long)st.st_size);
+	if (!bytes)
+		return fail(EPROTO, "the buffer received has no bytes");
 	if (page_size < 4096 || (page_size & (page_size - 1)) || bytes % page_size)
 		return fail(EPROTO, "the buffer received is said to have pages of %u bytes", page_size);
 	memset(pages, 0, sizeof(*pages));
@@ -320,9 +322,16 @@ static int memfd_pages_adopt(int fd, uint64_t bytes, uint32_t page_size, struct 
 	return 0;
 }
 
+static bool memfd_pages_sealed(const struct pages *pages)
+{
+	int seals = fcntl(pages->fd, F_GET_SEALS);
+
+	return seals >= 0 && (seals & (F_SEAL_FUTURE_WRITE | F_SEAL_WRITE));
+}
+
 static int memfd_pages_seal(struct pages *pages)
 {
-	if (fcntl(pages->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL))
+	if (!memfd_pages_sealed(pages) && fcntl(pages->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL))
 		return fail_errno(errno, "sealing the buffer against new writers (F_SEAL_FUTURE_WRITE, Linux 5.1)");
 	pages->sealed = true;
 	return 0;
@@ -330,8 +339,18 @@ static int memfd_pages_seal(struct pages *pages)
 
 static int memfd_pages_map(const struct pages *pages, uint32_t prot, void **addr)
 {
-	return map_aligned(pages->fd, pages->bytes, pages->page_size,
-			   (prot & PINION_READ ? PROT_READ : 0) | (prot & PINION_WRITE ? PROT_WRITE : 0), addr);
+	char path[64];
+	int fd, ret;
+
+	if (prot & PINION_WRITE)
+		return map_aligned(pages->fd, pages->bytes, pages->page_size, PROT_READ | PROT_WRITE, addr);
+	/* Through a descriptor that cannot write, so that mprotect() cannot make a writer of the mapping, sealed or not yet. */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", pages->fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	ret = map_aligned(fd < 0 ? pages->fd : fd, pages->bytes, pages->page_size, PROT_READ, addr);
+	if (fd >= 0)
+		close(fd);
+	return ret;
 }
 
 static void memfd_pages_close(struct pages *pages)
@@ -349,4 +368,5 @@ const struct provider_ops provider_memfd = {
 	.pages_close = memfd_pages_close,
 	.pages_map = memfd_pages_map,
 	.pages_seal = memfd_pages_seal,
+	.pages_sealed = memfd_pages_sealed,
 };

@@ -38,6 +38,8 @@ struct provider_ops {
 	/* Takes over @fd, received from a peer; checks that it cannot shrink. On failure @fd stays the caller's. */
 	int (*pages_adopt)(int fd, uint64_t bytes, uint32_t page_size, struct pages *pages);
 	int (*pages_seal)(struct pages *pages);
+	/* Whether anybody, in any process, has sealed them. */
+	bool (*pages_sealed)(const struct pages *pages);
 	int (*pages_map)(const struct pages *pages, uint32_t prot, void **addr);
 	void (*pages_close)(struct pages *pages);
 	/* Bytes of a huge page that pages may get, 0 for none, and why. */

@@ -153,11 +153,20 @@ static void shape_piece(struct pinion_stream *s, struct piece *p)
 	}
 }
 
+static int piece_fd(const struct pinion_stream *s, const struct piece *p)
+{
+	const struct stream_file *file = p->op->file;
+
+	if (p->direct)
+		return file->direct_fd;
+	return s->opts.io == PINION_IO_BUFFERED || file->cached_fd < 0 ? file->fd : file->cached_fd;
+}
+
 static void send_piece(struct pinion_stream *s, struct piece *p)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&s->engine->ring); /* depth + 1 of them: there is one */
 
-	io_uring_prep_read(sqe, p->direct ? p->op->file->direct_fd : p->op->file->fd, p->addr, p->len, p->pos);
+	io_uring_prep_read(sqe, piece_fd(s, p), p->addr, p->len, p->pos);
 	io_uring_sqe_set_data(sqe, p);
 	pthread_mutex_lock(&s->lock);
 	s->stats.reads++;
@@ -200,8 +209,8 @@ static void fail_piece(struct pinion_stream *s, struct piece *p, int err)
 
 	if (!op->err) {
 		if (err == ENODATA)
-			op->err = fail(ENODATA, "the file ends at %llu, the read wants bytes up to %llu", (unsigned long long)p->pos,
-				       (unsigned long long)(op->pos + op->len));
+			op->err = fail(ENODATA, "the file ends at %llu, the read wants bytes up to %llu",
+				       (unsigned long long)file_end(op->file, p->pos), (unsigned long long)(op->pos + op->len));
 		else
 			op->err = fail_errno(err, "reading %u bytes at offset %llu", p->len, (unsigned long long)p->pos);
 		sentence_get(op->sentence);
@@ -212,7 +221,8 @@ static void fail_piece(struct pinion_stream *s, struct piece *p, int err)
 /* The kernel has answered for @p. */
 static void piece_done(struct pinion_stream *s, struct piece *p, int res)
 {
-	if (res == -EINTR || res == -EAGAIN) {
+	/* Of anything but a regular file EAGAIN means that the caller wants no waiting. */
+	if (res == -EINTR || (res == -EAGAIN && p->op->file->regular)) {
 		send_piece(s, p);
 		return;
 	}
@@ -352,7 +362,7 @@ static void reap(struct pinion_stream *s)
 }
 
 /* Hands what was prepared to the kernel and sleeps until something completes or something is submitted. */
-static void sleep_for_work(struct pinion_stream *s, struct stream_op *seen_tail)
+static void sleep_for_work(struct pinion_stream *s, uint64_t seen)
 {
 	struct engine *e = s->engine;
 	bool idle;
@@ -361,7 +371,8 @@ static void sleep_for_work(struct pinion_stream *s, struct stream_op *seen_tail)
 	__atomic_store_n(&e->sleeping, true, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	pthread_mutex_lock(&s->lock);
-	idle = s->tail == seen_tail && !s->stop;
+	/* By number: the memory of an operation that was seen and is done may be that of the next one. */
+	idle = s->submitted == seen && !(s->stop && !s->head);
 	pthread_mutex_unlock(&s->lock);
 	if (idle)
 		io_uring_submit_and_wait(&e->ring, 1);
@@ -377,16 +388,16 @@ void *engine_main(void *stream)
 	bool stop = false;
 
 	while (!stop || e->in_flight) {
-		struct stream_op *tail;
+		uint64_t seen;
 
 		pthread_mutex_lock(&s->lock);
-		tail = s->tail;
+		seen = s->submitted;
 		stop = s->stop && !s->head;
 		pthread_mutex_unlock(&s->lock);
 		while (advance(s))
 			;
 		if (!stop || e->in_flight)
-			sleep_for_work(s, tail);
+			sleep_for_work(s, seen);
 		reap(s);
 	}
 	return NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "file.h"
 
+#include "../deadline.h"
 #include "../error.h"
 
 #include <errno.h>
@@ -16,12 +17,23 @@
 
 #define CACHE_SAMPLES 8
 
+#ifndef SYS_cachestat
+#define NR_CACHESTAT 451
+#else
+#define NR_CACHESTAT SYS_cachestat
+#endif
+
+/* Whether @flags are those of a descriptor that may be read from. */
+static bool may_read(int flags)
+{
+	return flags >= 0 && !(flags & O_PATH) && (flags & O_ACCMODE) != O_WRONLY;
+}
+
 /* What the kernel says of direct I/O on the file; a kernel before 6.1 says nothing and gets the page size. */
 static bool direct_alignment(struct stream_file *file)
 {
 	struct statx st = { 0 };
 
-	file->block = file->memory_align = 4096;
 	if (syscall(SYS_statx, file->fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) || !(st.stx_mask & STATX_DIOALIGN))
 		return true;
 	if (!st.stx_dio_offset_align) {
@@ -37,7 +49,9 @@ static void open_direct(struct stream_file *file, const struct stat *st)
 {
 	char path[64];
 
-	file->direct_fd = -1;
+	file->direct_fd = file->cached_fd = -1;
+	file->regular = S_ISREG(st->st_mode);
+	file->block = file->memory_align = 4096;
 	if (!S_ISREG(st->st_mode) && !S_ISBLK(st->st_mode)) {
 		file->why = "not a regular file";
 		return;
@@ -47,15 +61,34 @@ static void open_direct(struct stream_file *file, const struct stat *st)
 	/* A new open file: O_DIRECT set on a duplicate would change the caller's reads too. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
 	file->direct_fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	file->cached_fd = file->direct_fd < 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+	/* Read-ahead would bring in what is better read directly, and make it look cached. */
+	if (file->cached_fd >= 0)
+		posix_fadvise(file->cached_fd, 0, 0, POSIX_FADV_RANDOM);
 	if (file->direct_fd < 0)
 		file->why = errno == EINVAL ? "the file system has no direct I/O" : "the file could not be opened again for direct I/O";
+}
+
+/* The caller's descriptor reads past the page cache; what is not aligned needs another. */
+static int open_buffered(struct stream_file *file)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	close(file->fd);
+	file->fd = fd;
+	return 0;
 }
 
 int file_open(int fd, struct stream_file **out)
 {
 	struct stream_file *file = calloc(1, sizeof(*file));
 	struct stat st;
-	int err;
+	int err, flags;
 
 	if (!file)
 		return fail(ENOMEM, "no memory for a file");
@@ -64,7 +97,14 @@ int file_open(int fd, struct stream_file **out)
 	file->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (file->fd < 0)
 		goto err_free;
+	flags = fcntl(file->fd, F_GETFL);
+	if (!may_read(flags)) {
+		errno = flags < 0 ? errno : EBADF; /* a second open of it could read what this descriptor may not */
+		goto err_close;
+	}
 	if (fstat(file->fd, &st))
+		goto err_close;
+	if ((flags & O_DIRECT) && open_buffered(file))
 		goto err_close;
 	file->dev = st.st_dev;
 	file->ino = st.st_ino;
@@ -86,8 +126,19 @@ void file_close(struct stream_file *file)
 {
 	if (file->direct_fd >= 0)
 		close(file->direct_fd);
+	if (file->cached_fd >= 0)
+		close(file->cached_fd);
 	close(file->fd);
 	free(file);
+}
+
+uint64_t file_end(const struct stream_file *file, uint64_t pos)
+{
+	struct stat st;
+
+	if (fstat(file->fd, &st) || !S_ISREG(st.st_mode) || st.st_size <= 0 || (uint64_t)st.st_size >= pos)
+		return pos;
+	return st.st_size;
 }
 
 bool file_is(const struct stream_file *file, int fd)
@@ -95,18 +146,51 @@ bool file_is(const struct stream_file *file, int fd)
 	struct stat st;
 
 	/* Without an inode of its own (a pipe, say) the descriptor is the file. */
-	return !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_dev == file->dev && st.st_ino == file->ino;
+	return may_read(fcntl(fd, F_GETFL)) && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_dev == file->dev &&
+	       st.st_ino == file->ino;
 }
 
-bool file_is_cached(const struct stream_file *file, uint64_t pos, uint64_t len)
+/* The kernel's own count; -errno where it will not tell. */
+static int ask_kernel(const struct stream_file *file, uint64_t pos, uint64_t len, bool *cached)
 {
+	struct {
+		uint64_t off, len;
+	} range = { pos, len };
+	struct {
+		uint64_t cache, dirty, writeback, evicted, recently_evicted;
+	} stat = { 0 };
+
+	if (syscall(NR_CACHESTAT, file->cached_fd, &range, &stat, 0))
+		return -errno;
+	*cached = stat.cache * sysconf(_SC_PAGESIZE) >= len / 2;
+	return 0;
+}
+
+/*
+ * A byte that is not there is not waited for, but the kernel may read its page in afterwards: so the places differ from one
+ * time to the next, or the second load of a file would find the bytes that the first one looked at, and no others.
+ */
+static bool sample(const struct stream_file *file, uint64_t pos, uint64_t len)
+{
+	uint64_t part = len / CACHE_SAMPLES + 1, noise = (uint64_t)deadline_now() * UINT64_C(0x9e3779b97f4a7c15);
 	unsigned int hits = 0;
 
 	for (unsigned int i = 0; i < CACHE_SAMPLES; i++) {
 		char byte;
 		struct iovec iov = { &byte, 1 };
 
-		hits += preadv2(file->fd, &iov, 1, pos + len / CACHE_SAMPLES * i, RWF_NOWAIT) == 1;
+		noise ^= noise >> 29;
+		noise *= UINT64_C(0xbf58476d1ce4e5b9);
+		hits += preadv2(file->cached_fd, &iov, 1, pos + (part * i + (noise >> 16) % part) % len, RWF_NOWAIT) == 1;
 	}
 	return hits >= CACHE_SAMPLES / 2;
+}
+
+bool file_is_cached(const struct stream_file *file, uint64_t pos, uint64_t len)
+{
+	bool cached = false;
+
+	if (file->cached_fd < 0 || len == 0)
+		return true;
+	return ask_kernel(file, pos, len, &cached) ? sample(file, pos, len) : cached;
 }

@@ -14,6 +14,8 @@ struct stream_file {
 	ino_t ino;
 	int fd;		       /* through the page cache; a duplicate, ours */
 	int direct_fd;	       /* past it; -1: not to be had */
+	int cached_fd;	       /* for what the page cache holds, without read-ahead; -1 where direct_fd is */
+	bool regular;
 	uint32_t block;	       /* file offsets and lengths of direct reads are multiples of this */
 	uint32_t memory_align; /* and addresses of this */
 	const char *why;       /* why direct_fd is -1 */
@@ -23,10 +25,16 @@ struct stream_file {
 int file_open(int fd, struct stream_file **out);
 void file_close(struct stream_file *file);
 
+/* Where the file ends; @pos, where a read found nothing, when it does not say. */
+uint64_t file_end(const struct stream_file *file, uint64_t pos);
+
 /* Whether @fd is the file that @file has open already. */
 bool file_is(const struct stream_file *file, int fd);
 
-/* Whether the page cache holds most of the range, judged by a few bytes of it that are read only if they are there. */
+/*
+ * Whether the page cache holds most of the range: as cachestat() says where it may be asked (Linux 6.5, one's own file), else
+ * judged by a few bytes at random places, read only if they are there.
+ */
 bool file_is_cached(const struct stream_file *file, uint64_t pos, uint64_t len);
 
 #endif

@@ -94,6 +94,73 @@ static int share(struct pinion_device *dev, struct thread_lane *t)
 	return 0;
 }
 
+static bool is_live(uint64_t device_id)
+{
+	for (struct pinion_device *dev = live; dev; dev = dev->live_next)
+		if (dev->id == device_id)
+			return true;
+	return false;
+}
+
+/* Under lanes_lock: forgets the lanes of contexts that are closed, or a thread that outlives many would collect them. */
+static void forget_closed(void)
+{
+	struct thread_lane *first = pthread_getspecific(key), **at = &first, *t;
+
+	while ((t = *at)) {
+		if (is_live(t->device_id)) {
+			at = &t->next;
+			continue;
+		}
+		*at = t->next;
+		free(t);
+	}
+	/* Setting a key that has a value allocates nothing, so it does not fail. */
+	pthread_setspecific(key, first);
+}
+
+/* Under lanes_lock: takes the calling thread's own lane of a device from it; 0 when it has none. */
+static uint64_t thread_loses(const struct pinion_device *dev)
+{
+	struct thread_lane *first = pthread_getspecific(key), *prev = NULL, *t;
+	uint64_t lane;
+
+	for (t = first; t && (t->device_id != dev->id || t->shared); t = t->next)
+		prev = t;
+	if (!t)
+		return 0;
+	if (prev)
+		prev->next = t->next;
+	else if (pthread_setspecific(key, t->next))
+		return 0;
+	lane = UINT64_C(1) << t->lane;
+	free(t);
+	if (lane_cache[dev->id % LANE_CACHE].device_id == dev->id)
+		lane_cache[dev->id % LANE_CACHE].device_id = 0;
+	return lane;
+}
+
+/*
+ * Under lanes_lock: lanes of removed devices that nobody can count in come back: those of threads that have ended and the
+ * calling thread's own. So a process that adds and removes devices for ever does not run out.
+ */
+static void return_lanes(struct pinion_context *ctx)
+{
+	for (struct pinion_device *dev = live; dev; dev = dev->live_next) {
+		uint64_t lanes;
+
+		if (dev->ctx != ctx || counts_device_current(&dev->at))
+			continue;
+		if (dev->promised)
+			ctx->counts->lanes_promised--;
+		dev->promised = false;
+		lanes = dev->lanes_idle | thread_loses(dev);
+		dev->lanes_idle = 0;
+		if (lanes)
+			counts_lanes_return(ctx->counts, lanes);
+	}
+}
+
 /* Under lanes_lock: a lane for this thread, its own while there are enough. */
 static int choose(struct pinion_device *dev, struct thread_lane *t)
 {
@@ -129,6 +196,8 @@ static int thread_gets(struct pinion_device *dev, struct thread_lane **out)
 
 	if (!t)
 		return fail(ENOMEM, "no memory for a counter lane");
+	forget_closed();
+	return_lanes(dev->ctx);
 	ret = choose(dev, t);
 	if (ret) {
 		free(t);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "stream.h"
 
+#include "../deadline.h"
 #include "account.h"
 
 #include <errno.h>
@@ -109,12 +110,18 @@ static void file_unref(struct stream_file *file)
 		file_close(file);
 }
 
-static void op_free(struct stream_op *op)
+static void op_let_go(struct stream_op *op)
 {
 	if (op->buf) {
 		pinion_buffer_unmap(op->buf, PINION_READ | PINION_WRITE);
 		pinion_buffer_unref(op->buf);
 	}
+	op->buf = NULL;
+}
+
+static void op_free(struct stream_op *op)
+{
+	op_let_go(op);
 	free(op);
 }
 
@@ -297,18 +304,19 @@ void stream_retire(struct pinion_stream *s, struct stream_op *op)
 
 	/* Whoever sees the operation done must see it counted down, and its buffer free. */
 	pinion_work_end(&op->ticket);
+	op_let_go(op);
 	pthread_mutex_lock(&s->lock);
 	s->done = op->seq;
 	s->pending--;
 	pthread_cond_broadcast(&s->progress);
 	pthread_mutex_unlock(&s->lock);
-	op_free(op);
+	free(op);
 }
 
 /* Under lock: waits until operation @seq is done. */
 static int wait_done(struct pinion_stream *s, uint64_t seq, int64_t deadline_ns)
 {
-	struct timespec ts = { .tv_sec = deadline_ns / 1000000000, .tv_nsec = deadline_ns % 1000000000 };
+	struct timespec ts = deadline_timespec(deadline_ns);
 
 	while (s->done < seq) {
 		int err = deadline_ns == PINION_FOREVER ? pthread_cond_wait(&s->progress, &s->lock) :

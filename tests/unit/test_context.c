@@ -73,7 +73,7 @@ static int reap(pid_t pid)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/* ---- sizes --------------------------------------------------------------------------------------------------------- */
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
 START_TEST(options_without_a_size_are_refused)
 {
@@ -149,7 +149,7 @@ START_TEST(a_context_opens_beside_much_thread_local_data)
 }
 END_TEST
 
-/* ---- the runtime directory ----------------------------------------------------------------------------------------- */
+/* ---- the runtime directory --------------------------------------------------------------------------------------- */
 
 START_TEST(a_directory_open_to_others_is_refused)
 {
@@ -304,7 +304,7 @@ START_TEST(the_default_directories_are_tried_in_order)
 END_TEST
 
 /* One open, one device, one unit on a file system of so many pages: 0 it went, 1 an honest refusal, else the place. */
-static int use_small(const char *dir)
+static int use_small(void)
 {
 	struct pinion_ticket ticket = { 0 };
 	struct pinion_context *ctx = NULL;
@@ -312,7 +312,6 @@ static int use_small(const char *dir)
 	uint32_t n;
 	int ret = pinion_open(NULL, &ctx);
 
-	(void)dir;
 	if (ret)
 		return ret == -ENOSPC && *pinion_error() ? 1 : 10;
 	ret = pinion_device_add(ctx, "small", NULL, &dev);
@@ -342,7 +341,7 @@ static int full_in_private(const char *dir, const char *what, int from, int to)
 		snprintf(how, sizeof(how), what, i);
 		if (mount("tmpfs", dir, "tmpfs", 0, how))
 			return 77;
-		ret = use_small(dir);
+		ret = use_small();
 		if (ret > 1)
 			return ret;
 		*(ret ? &refused : &went) += 1;
@@ -467,7 +466,7 @@ START_TEST(signals_do_not_make_an_open_fail)
 }
 END_TEST
 
-/* ---- the counter file ---------------------------------------------------------------------------------------------- */
+/* ---- the counter file -------------------------------------------------------------------------------------------- */
 
 static int counter_fd(const char *dir, struct stat *st)
 {
@@ -637,13 +636,12 @@ START_TEST(the_runtime_directory_holds_the_counter_file_and_the_lock)
 	pinion_close(context_in(dir));
 	d = opendir(dir);
 	while ((ent = readdir(d)))
-		ck_assert_msg(!strcmp(ent->d_name, ".") || !strcmp(ent->d_name, "..") || !strcmp(ent->d_name, ".lock") ||
-			      !strcmp(ent->d_name, COUNTER_NAME), "%s", ent->d_name);
+		ck_assert_msg(strstr(". .. .lock " COUNTER_NAME, ent->d_name) != NULL, "%s", ent->d_name);
 	closedir(d);
 }
 END_TEST
 
-/* ---- fork ---------------------------------------------------------------------------------------------------------- */
+/* ---- fork -------------------------------------------------------------------------------------------------------- */
 
 struct everything {
 	struct pinion_context *ctx;
@@ -654,6 +652,12 @@ struct everything {
 	int sock[2];
 };
 
+static int no_call(void *arg)
+{
+	(void)arg;
+	return 0;
+}
+
 static void make_everything(struct everything *e)
 {
 	memset(e, 0, sizeof(*e));
@@ -663,12 +667,10 @@ static void make_everything(struct everything *e)
 	ck_ok(pinion_stream_new(e->dev, NULL, &e->stream));
 	ck_ok(pinion_work_begin(e->dev, 5, &e->ticket));
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, e->sock), 0);
-}
-
-static int no_call(void *arg)
-{
-	(void)arg;
-	return 0;
+	/* The stream's thread is to be at rest: a sanitizer's allocator does not survive a fork in the middle of it. */
+	ck_ok(pinion_stream_call(e->stream, no_call, NULL, NULL));
+	ck_ok(pinion_stream_flush(e->stream, PINION_FOREVER));
+	usleep(20000);
 }
 
 #define DEAD(expr)                                                                                                     \
@@ -737,9 +739,10 @@ static int child_of_its_own(struct everything *e)
 	pinion_close(e->ctx);
 	if (pinion_open(NULL, &ctx) || pinion_device_find(ctx, "forked", &dev) || pinion_work_begin(dev, 1, &ticket))
 		return 101;
-	if (pinion_device_pending(dev, PINION_SCOPE_ALL, &n) || n != 2 || pinion_device_pending(dev, PINION_SCOPE_MINE, &n) ||
-	    n != 1)
+	if (pinion_device_pending(dev, PINION_SCOPE_ALL, &n) || n != 2)
 		return 102;
+	if (pinion_device_pending(dev, PINION_SCOPE_MINE, &n) || n != 1)
+		return 104;
 	if (pinion_work_end(&ticket))
 		return 103;
 	pinion_close(ctx);
@@ -831,8 +834,10 @@ START_TEST(a_grandchild_of_a_child_with_its_own_context_is_refused_too)
 			_exit(1);
 		pid = fork();
 		if (!pid) {
-			if (pinion_context_info(own, &info) != -EOWNERDEAD || pinion_context_info(ctx, &info) != -EOWNERDEAD)
+			if (pinion_context_info(own, &info) != -EOWNERDEAD)
 				_exit(2);
+			if (pinion_context_info(ctx, &info) != -EOWNERDEAD)
+				_exit(3);
 			pinion_close(own);
 			pinion_close(ctx);
 			_exit(0);

@@ -88,7 +88,7 @@ static void own_dir(void)
 	setenv("PINION_DIR", dir, 1);
 }
 
-/* ---- keys ---------------------------------------------------------------------------------------------------------- */
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 START_TEST(keys_that_are_none_are_refused)
 {
@@ -177,7 +177,7 @@ START_TEST(info_obeys_the_size_rules)
 }
 END_TEST
 
-/* ---- the table ----------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 START_TEST(the_table_holds_sixty_four_devices_in_use)
 {
@@ -267,7 +267,7 @@ START_TEST(removing_and_adding_does_not_use_a_context_up)
 }
 END_TEST
 
-/* ---- two processes ------------------------------------------------------------------------------------------------- */
+/* ---- two processes ----------------------------------------------------------------------------------------------- */
 
 /* A process that begins @units on @key and says so; it ends them at 'e', exits at 'q', and answers each with '.'. */
 static pid_t worker(const char *key, int units, int *sock)
@@ -418,7 +418,7 @@ START_TEST(closing_gives_up_what_is_in_flight)
 }
 END_TEST
 
-/* ---- many contexts ------------------------------------------------------------------------------------------------- */
+/* ---- many contexts ----------------------------------------------------------------------------------------------- */
 
 START_TEST(three_hundred_contexts_count_at_once)
 {
@@ -472,7 +472,7 @@ START_TEST(the_slots_run_out_with_a_sentence)
 }
 END_TEST
 
-/* ---- a reading caught in the middle -------------------------------------------------------------------------------- */
+/* ---- a reading caught in the middle ------------------------------------------------------------------------------ */
 
 static struct pinion_device *caught_dev;
 static struct pinion_ticket kept, passed;

@@ -127,7 +127,7 @@ static void end_one(int sock)
 	ck_assert_int_eq(read(sock, &c, 1), 1);
 }
 
-/* ---- what a flush waits for ---------------------------------------------------------------------------------------- */
+/* ---- what a flush waits for -------------------------------------------------------------------------------------- */
 
 START_TEST(a_flush_of_nothing_returns_at_once)
 {
@@ -239,7 +239,7 @@ START_TEST(a_flush_returns_although_new_work_keeps_coming)
 }
 END_TEST
 
-/* ---- random schedules against a model ------------------------------------------------------------------------------ */
+/* ---- random schedules against a model ---------------------------------------------------------------------------- */
 
 #define UNITS 20000
 
@@ -340,7 +340,7 @@ START_TEST(a_flush_never_returns_before_what_came_earlier_is_done)
 }
 END_TEST
 
-/* ---- a lane that comes in the middle ------------------------------------------------------------------------------- */
+/* ---- a lane that comes in the middle ----------------------------------------------------------------------------- */
 
 static struct pinion_device *caught_dev;
 static struct pinion_ticket kept, passed;
@@ -394,7 +394,7 @@ START_TEST(a_lane_that_is_attached_during_a_flush_hides_no_unit)
 }
 END_TEST
 
-/* ---- scopes and death ---------------------------------------------------------------------------------------------- */
+/* ---- scopes and death -------------------------------------------------------------------------------------------- */
 
 START_TEST(mine_returns_while_another_process_never_completes)
 {

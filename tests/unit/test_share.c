@@ -53,7 +53,7 @@ static void pair(int type, int sock[2])
 	ck_assert_int_eq(socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, sock), 0);
 }
 
-/* ---- between processes --------------------------------------------------------------------------------------------- */
+/* ---- between processes ------------------------------------------------------------------------------------------- */
 
 /* The peer: receives, checks the rights, sees the sender's byte and, as a writer, answers with its own. */
 static int peer(int sock, uint32_t rights)
@@ -178,7 +178,7 @@ START_TEST(several_buffers_arrive_in_order_on_a_byte_stream)
 }
 END_TEST
 
-/* ---- seals and rights ---------------------------------------------------------------------------------------------- */
+/* ---- seals and rights -------------------------------------------------------------------------------------------- */
 
 START_TEST(a_sealed_buffer_has_no_second_writer)
 {
@@ -273,7 +273,7 @@ START_TEST(a_reader_cannot_be_turned_into_a_writer)
 }
 END_TEST
 
-/* ---- messages that are no buffer ----------------------------------------------------------------------------------- */
+/* ---- messages that are no buffer --------------------------------------------------------------------------------- */
 
 /* What pinion_buffer_send() puts on the wire, known here to lie about it. */
 struct message {

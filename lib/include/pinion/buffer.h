@@ -33,7 +33,7 @@ struct pinion_buffer_opts {
 	size_t size;
 	enum pinion_pages pages;
 	enum pinion_hold hold; /* other than AUTO: that, or an error */
-	const char *label;     /* shown in /proc/PID/maps; NULL: "pinion" */
+	const char *label;     /* shown in /proc/PID/maps, at most 200 bytes; NULL: "pinion" */
 };
 
 struct pinion_buffer_info {

@@ -61,7 +61,10 @@ int pinion_stream_read(struct pinion_stream *s, struct pinion_buffer *buf, uint6
 /* Calls @fn(@arg) after everything submitted before is done; what is submitted later waits for it. */
 int pinion_stream_call(struct pinion_stream *s, pinion_call_fn fn, void *arg, uint64_t *seq);
 
-/* Waits for operation @seq and returns its result, pinion_error() with it. -ETIMEDOUT; -EINVAL never submitted. */
+/*
+ * Waits for operation @seq and returns its result, pinion_error() with it. -ETIMEDOUT; -EINVAL never submitted. Failures
+ * are remembered until 64 more have been reported by flushes.
+ */
 int pinion_stream_wait(struct pinion_stream *s, uint64_t seq, int64_t deadline_ns);
 
 /* Waits for everything submitted before the call; returns the first error since the last flush and forgets it. */
