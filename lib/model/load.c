@@ -346,12 +346,18 @@ static int check_unchanged(const struct load *load, const char *path)
 
 static int open_file(struct load *load, const char *path)
 {
+	int ret;
+
 	load->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (load->fd < 0)
 		return fail_errno(errno, "%s", path);
 	if (fstat(load->fd, &load->before))
 		return fail_errno(errno, "%s", path);
-	return index_read(load->fd, path, &load->block);
+	/* A header of some MiB read in order would start a read-ahead of ten times as much of what is better read directly. */
+	posix_fadvise(load->fd, 0, 0, POSIX_FADV_RANDOM);
+	ret = index_read(load->fd, path, &load->block);
+	posix_fadvise(load->fd, 0, 0, POSIX_FADV_NORMAL);
+	return ret;
 }
 
 static int open_buffer(struct load *load)

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define READER_WINDOW (64u << 10)
+#define READER_WINDOW (256u << 10)
 #define READER_ALIGN 4096u /* windows start and lie at multiples of this, so a descriptor opened O_DIRECT works too */
 
 struct reader {

@@ -258,8 +258,8 @@ START_TEST(file_shrinks)
 	gguf(&f, 3, 1, 1);
 	put_key(&f, "k", 9);
 	put_u32(&f, 8);
-	put_u64(&f, 20000);
-	for (unsigned int i = 0; i < 20000; i++)
+	put_u64(&f, 80000);
+	for (unsigned int i = 0; i < 80000; i++)
 		put_string(&f, "token");
 	end_gguf(&f);
 	for (unsigned int after = 0; after < 3; after++) {
