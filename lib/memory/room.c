@@ -78,17 +78,22 @@ static int check_group(const char *dir, const struct cgroup_files *files, uint64
 	char path[2 * PATH_MAX + 64], text[8192];
 	uint64_t limit, use, cache, have;
 
+	/* The limit first: most groups have none that matters, and the statistics are the dearest to read. */
+	snprintf(path, sizeof(path), "%s/%s", dir, files->limit);
+	if (!read_number(path, &limit) || limit >= INT64_MAX / 2)
+		return 0;
 	snprintf(path, sizeof(path), "%s/%s", dir, files->use);
 	if (!read_number(path, &use))
+		return 0;
+	have = limit > use ? limit - use : 0;
+	if (need <= have)
 		return 0;
 	snprintf(path, sizeof(path), "%s/memory.stat", dir);
 	cache = read_text(path, text, sizeof(text)) ?
 			find_number(text, files->cache[0]) + find_number(text, files->cache[1]) : 0;
-	snprintf(path, sizeof(path), "%s/%s", dir, files->limit);
-	if (!read_number(path, &limit))
-		return 0;
 	use = use > cache ? use - cache : 0;
 	have = limit > use ? limit - use : 0;
+	snprintf(path, sizeof(path), "%s/%s", dir, files->limit);
 	if (need > have)
 		return fail(ENOMEM, "%s needs %llu bytes, the cgroup limit %s is %llu of which %llu are left; raise it or ask for less",
 			    what, (unsigned long long)need, path, (unsigned long long)limit, (unsigned long long)have);

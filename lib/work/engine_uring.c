@@ -131,7 +131,7 @@ static void buffered(struct pinion_stream *s, struct piece *p, const char *why)
  */
 static void shape_piece(struct pinion_stream *s, struct piece *p)
 {
-	const struct stream_file *file = p->op->file;
+	struct stream_file *file = p->op->file;
 	uint32_t head = p->pos % file->block, least = s->opts.io == PINION_IO_DIRECT ? file->block : DIRECT_MIN;
 
 	if (s->opts.io == PINION_IO_BUFFERED) {

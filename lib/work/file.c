@@ -150,47 +150,39 @@ bool file_is(const struct stream_file *file, int fd)
 	       st.st_ino == file->ino;
 }
 
-/* The kernel's own count; -errno where it will not tell. */
-static int ask_kernel(const struct stream_file *file, uint64_t pos, uint64_t len, bool *cached)
+/* Whether the page cache holds the page at @pos: as the kernel says, or by a byte that is read only if it is there. */
+static bool page_is_cached(struct stream_file *file, uint64_t pos)
 {
 	struct {
 		uint64_t off, len;
-	} range = { pos, len };
+	} range = { pos, 1 };
 	struct {
 		uint64_t cache, dirty, writeback, evicted, recently_evicted;
 	} stat = { 0 };
+	char byte;
+	struct iovec iov = { &byte, 1 };
 
-	if (syscall(NR_CACHESTAT, file->cached_fd, &range, &stat, 0))
-		return -errno;
-	*cached = stat.cache * sysconf(_SC_PAGESIZE) >= len / 2;
-	return 0;
+	if (!file->no_cachestat && !syscall(NR_CACHESTAT, file->cached_fd, &range, &stat, 0))
+		return stat.cache;
+	file->no_cachestat = true;
+	return preadv2(file->cached_fd, &iov, 1, pos, RWF_NOWAIT) == 1;
 }
 
 /*
  * A byte that is not there is not waited for, but the kernel may read its page in afterwards: so the places differ from one
- * time to the next, or the second load of a file would find the bytes that the first one looked at, and no others.
+ * time to the next, or the second load of a file would find the pages that the first one asked for, and no others.
  */
-static bool sample(const struct stream_file *file, uint64_t pos, uint64_t len)
+bool file_is_cached(struct stream_file *file, uint64_t pos, uint64_t len)
 {
 	uint64_t part = len / CACHE_SAMPLES + 1, noise = (uint64_t)deadline_now() * UINT64_C(0x9e3779b97f4a7c15);
 	unsigned int hits = 0;
 
-	for (unsigned int i = 0; i < CACHE_SAMPLES; i++) {
-		char byte;
-		struct iovec iov = { &byte, 1 };
-
-		noise ^= noise >> 29;
-		noise *= UINT64_C(0xbf58476d1ce4e5b9);
-		hits += preadv2(file->cached_fd, &iov, 1, pos + (part * i + (noise >> 16) % part) % len, RWF_NOWAIT) == 1;
-	}
-	return hits >= CACHE_SAMPLES / 2;
-}
-
-bool file_is_cached(const struct stream_file *file, uint64_t pos, uint64_t len)
-{
-	bool cached = false;
-
 	if (file->cached_fd < 0 || len == 0)
 		return true;
-	return ask_kernel(file, pos, len, &cached) ? sample(file, pos, len) : cached;
+	for (unsigned int i = 0; i < CACHE_SAMPLES; i++) {
+		noise ^= noise >> 29;
+		noise *= UINT64_C(0xbf58476d1ce4e5b9);
+		hits += page_is_cached(file, pos + (part * i + (noise >> 16) % part) % len);
+	}
+	return hits >= CACHE_SAMPLES / 2;
 }

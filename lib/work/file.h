@@ -16,6 +16,7 @@ struct stream_file {
 	int direct_fd;	       /* past it; -1: not to be had */
 	int cached_fd;	       /* for what the page cache holds, without read-ahead; -1 where direct_fd is */
 	bool regular;
+	bool no_cachestat; /* the kernel has none, or will not answer for this file */
 	uint32_t block;	       /* file offsets and lengths of direct reads are multiples of this */
 	uint32_t memory_align; /* and addresses of this */
 	const char *why;       /* why direct_fd is -1 */
@@ -32,9 +33,9 @@ uint64_t file_end(const struct stream_file *file, uint64_t pos);
 bool file_is(const struct stream_file *file, int fd);
 
 /*
- * Whether the page cache holds most of the range: as cachestat() says where it may be asked (Linux 6.5, one's own file), else
- * judged by a few bytes at random places, read only if they are there.
+ * Whether the page cache holds most of the range, judged by a few pages at random places: by cachestat() where it may be
+ * asked (Linux 6.5, one's own file), else by bytes that are read only if they are there.
  */
-bool file_is_cached(const struct stream_file *file, uint64_t pos, uint64_t len);
+bool file_is_cached(struct stream_file *file, uint64_t pos, uint64_t len);
 
 #endif
