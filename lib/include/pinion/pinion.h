@@ -30,11 +30,13 @@
 #include <pinion/buffer.h>
 #include <pinion/context.h>
 #include <pinion/device.h>
+#include <pinion/dtype.h>
 #include <pinion/holder.h>
 #include <pinion/index.h>
 #include <pinion/model.h>
 #include <pinion/stream.h>
 #include <pinion/type.h>
+#include <pinion/view.h>
 #include <pinion/work.h>
 
 #endif
