@@ -4,8 +4,8 @@
 
 #include "../error.h"
 #include "../memory/buffer.h"
+#include "../memory/name.h"
 #include "../memory/share.h"
-#include "name.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -77,33 +77,14 @@ static int make_model(struct pinion_context *ctx, const struct name_answer *answ
 	return ret;
 }
 
-/* Sends the request and waits for the answer. */
-static int ask(struct pinion_context *ctx, const char *name, int64_t deadline_ns, int sock, const struct name_record *record,
-	       struct name_answer *answer, int fds[2])
+/* A storage has no index. Consumes @fds when it fails. */
+static int check_model(const char *name, const struct name_answer *answer, const int *fds, unsigned int nfds)
 {
-	struct name_request req = { .magic = NAME_MAGIC, .op = NAME_ATTACH, .wait = deadline_ns != 0 };
-	unsigned int nfds;
-	ssize_t n;
-	int ret = share_send(sock, &req, sizeof(req), NULL, 0);
-
-	if (!ret)
-		ret = name_await(ctx, record, sock, deadline_ns ? deadline_ns : pinion_deadline_in(NAME_SILENT_NS));
-	else
-		ret = fail(EPIPE, "the holder of '%s', process %d, died", name, record->pid);
-	if (ret)
-		return ret;
-	n = share_recv(sock, answer, sizeof(*answer), fds, 2, &nfds);
-	if (n == 0 || n == -ECONNRESET)
-		return fail(EPIPE, "the holder of '%s', process %d, died before the data was whole", name, record->pid);
-	if (n < 0)
-		return fail_errno(-n, "the answer of the holder of '%s'", name);
-	answer->sentence[sizeof(answer->sentence) - 1] = 0;
-	if (n == sizeof(*answer) && answer->magic == NAME_MAGIC && answer->err < 0 && !nfds)
-		return fail(-answer->err, "%s", answer->sentence);
-	if (n == sizeof(*answer) && answer->magic == NAME_MAGIC && !answer->err && nfds == 2)
+	if (nfds == 2)
 		return 0;
 	share_close(fds, nfds);
-	return fail(EPROTO, "the holder of '%s' gave an answer of %zd bytes with %u descriptors that is none", name, n, nfds);
+	return fail(EPROTO, answer->index_bytes ? "the holder of '%s' gave an answer without an index" :
+						  "'%s' is a storage, not a model; pinion_storage_open_named() opens it", name);
 }
 
 /* Where only the holder's mapping is locked, ours is too, and the holder hears of it. */
@@ -120,19 +101,17 @@ PINION_API int pinion_model_attach(struct pinion_context *ctx, const char *name,
 {
 	struct pinion_attach_opts own = { .size = sizeof(own) };
 	struct name_answer answer;
-	struct name_record record;
 	struct pinion_model *m;
+	unsigned int nfds;
 	int fds[2], sock, ret = context_check(ctx);
 
 	if (!ret)
 		ret = opts_in(&own, sizeof(own), opts, "pinion_attach_opts");
 	if (!ret)
-		ret = name_check(name);
-	if (!ret)
-		ret = name_connect(ctx, name, &record, &sock);
+		ret = name_attach(ctx, name, own.deadline_ns, &answer, fds, &nfds, &sock);
 	if (ret)
 		return ret;
-	ret = ask(ctx, name, own.deadline_ns, sock, &record, &answer, fds);
+	ret = check_model(name, &answer, fds, nfds);
 	if (!ret)
 		ret = make_model(ctx, &answer, fds, &m);
 	if (ret) {

@@ -17,9 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "memory/name.h"
 #include "memory/share.h"
 #include "model/index.h"
-#include "model/name.h"
 
 #define SECOND INT64_C(1000000000)
 

@@ -34,6 +34,7 @@
 #include <pinion/holder.h>
 #include <pinion/index.h>
 #include <pinion/model.h>
+#include <pinion/storage.h>
 #include <pinion/stream.h>
 #include <pinion/type.h>
 #include <pinion/view.h>

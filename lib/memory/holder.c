@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* holder: serves a model under a name from a thread of its own, from before it is loaded until it is told to go. */
-#include "name.h"
+/* holder: serves a buffer under a name from a thread of its own, from before it is filled until it is told to go. */
+#include "holder.h"
 
 #include "../deadline.h"
-#include "../memory/buffer.h"
-#include "../memory/share.h"
-#include "model.h"
+#include "buffer.h"
+#include "name.h"
+#include "share.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -51,8 +50,9 @@ struct pinion_holder {
 	pthread_cond_t removed_cond;
 	struct pinion_name_info info;
 	struct name_answer ready; /* what attachers are told */
-	int fds[2];		  /* buffer and index; -1 until it is published */
+	int fds[2];		  /* buffer and index; -1: none */
 	bool published;
+	bool stays; /* what is served outlives the name */
 	bool removed;
 	bool stop;
 };
@@ -125,7 +125,7 @@ static int answer_error(struct connection *conn, int err, const char *sentence)
 /* Under lock, published. */
 static int answer_attached(struct pinion_holder *h, struct connection *conn)
 {
-	int ret = share_send(conn->fd, &h->ready, sizeof(h->ready), h->fds, 2);
+	int ret = share_send(conn->fd, &h->ready, sizeof(h->ready), h->fds, h->fds[1] < 0 ? 1 : 2);
 
 	if (ret)
 		return ret;
@@ -224,6 +224,7 @@ static int remove_name(struct pinion_holder *h, struct connection *conn)
 {
 	char sentence[SENTENCE_MAX], who[SENTENCE_MAX - 128] = "";
 	uint32_t locked, n = count_attached(h, &locked);
+	bool stays;
 
 	if (n) {
 		name_attached(h, who, sizeof(who));
@@ -235,8 +236,10 @@ static int remove_name(struct pinion_holder *h, struct connection *conn)
 	answer_error(conn, 0, "");
 	pthread_mutex_lock(&h->lock);
 	end_wait(h);
+	stays = h->stays;
 	pthread_mutex_unlock(&h->lock);
-	return 0;
+	/* Whoever asked waits for the memory to go, which the end of the connection says. */
+	return stays ? -ECANCELED : 0;
 }
 
 /* What a client says; an error ends the connection. */
@@ -355,6 +358,7 @@ static int start_thread(struct pinion_holder *h)
 
 static void init_holder(struct pinion_holder *h, struct pinion_context *ctx, const char *name, const char *path)
 {
+	static uint32_t serial;
 	pthread_condattr_t attr;
 	size_t len = path ? strlen(path) : 0, room = sizeof(h->info.path) - 1;
 
@@ -362,7 +366,8 @@ static void init_holder(struct pinion_holder *h, struct pinion_context *ctx, con
 	h->fds[0] = h->fds[1] = -1;
 	h->since_ns = deadline_now();
 	h->record = (struct name_record){ .magic = NAME_MAGIC, .slot = ctx->counts->slot,
-					  .generation = ctx->counts->slot_generation, .pid = getpid() };
+					  .generation = ctx->counts->slot_generation, .pid = getpid(),
+					  .serial = __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED) };
 	snprintf(h->name, sizeof(h->name), "%s", name);
 	h->info.size = sizeof(h->info);
 	h->info.pid = h->record.pid;
@@ -423,78 +428,49 @@ PINION_API void pinion_holder_progress(struct pinion_holder *h, uint64_t done, u
 	pthread_mutex_unlock(&h->lock);
 }
 
-/* The index in a memfd that nobody can change. */
-static int share_index(const struct index_block *block, int *out)
+int holder_check(struct pinion_holder *h)
 {
-	const char *at = (const char *)block;
-	uint64_t left = block->bytes;
-	int fd = memfd_create("pinion-index", MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
+	int ret = context_check(h->ctx);
 
-	if (fd < 0)
-		return fail_errno(errno, "memfd_create");
-	while (left) {
-		ssize_t n = write(fd, at, left);
-
-		if (n < 0 && errno != EINTR)
-			goto err_close;
-		at += n > 0 ? n : 0;
-		left -= n > 0 ? n : 0;
-	}
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
-		goto err_close;
-	*out = fd;
-	return 0;
-
-err_close:
-	err = errno;
-	close(fd);
-	return fail_errno(err, "sharing the index of %llu bytes", (unsigned long long)block->bytes);
+	if (!ret && h->published)
+		ret = fail(EINVAL, "'%s' is published already", h->name);
+	return ret;
 }
 
 /* Under lock. */
-static void describe_ready(struct pinion_holder *h, const struct pinion_model *m, const struct pinion_buffer_info *buf)
+static void describe_ready(struct pinion_holder *h, const struct holder_offer *offer, const struct pinion_buffer_info *buf)
 {
 	struct pinion_name_info *info = &h->info;
 
 	snprintf(info->state, sizeof(info->state), "ready");
 	snprintf(info->hold, sizeof(info->hold), "%s", buffer_hold_name(buf->hold));
 	snprintf(info->hold_why, sizeof(info->hold_why), "%s", buf->hold_why);
-	snprintf(info->format, sizeof(info->format), "%s", m->block->format == INDEX_GGUF ? "gguf" : "safetensors");
+	snprintf(info->format, sizeof(info->format), "%s", offer->format);
 	info->bytes = buf->bytes;
 	info->huge_bytes = buf->huge_bytes;
 	info->page_size = buf->page_size;
-	info->tensors = m->block->tensor_count;
-	info->done = info->total = m->block->tensor_bytes;
-	h->ready = (struct name_answer){ .magic = NAME_MAGIC, .bytes = buf->bytes, .index_bytes = m->block->bytes,
+	info->tensors = offer->tensors;
+	info->done = info->total = offer->tensor_bytes;
+	h->ready = (struct name_answer){ .magic = NAME_MAGIC, .bytes = buf->bytes, .index_bytes = offer->index_bytes,
 					 .page_size = buf->page_size, .hold = buf->hold };
 	h->published = true;
 }
 
-PINION_API int pinion_holder_publish(struct pinion_holder *h, struct pinion_model *m)
+int holder_publish(struct pinion_holder *h, const struct holder_offer *offer)
 {
 	struct pinion_buffer_info buf = { .size = sizeof(buf) };
-	int fds[2], ret = context_check(h->ctx);
+	int fd, ret = pinion_buffer_info(offer->buf, &buf);
 
-	if (!ret && h->published)
-		ret = fail(EINVAL, "'%s' is published already", h->name);
-	/* What is handed out must be beyond anyone's writing. */
-	if (!ret)
-		ret = pinion_buffer_seal(m->buf);
-	if (!ret)
-		ret = pinion_buffer_info(m->buf, &buf);
-	if (!ret)
-		ret = share_index(m->block, &fds[1]);
 	if (ret)
 		return ret;
-	fds[0] = pinion_buffer_export(m->buf);
-	if (fds[0] < 0) {
-		close(fds[1]);
-		return fds[0];
-	}
-	model_unmap(m);
+	fd = pinion_buffer_export(offer->buf);
+	if (fd < 0)
+		return fd;
 	pthread_mutex_lock(&h->lock);
-	memcpy(h->fds, fds, sizeof(h->fds));
-	describe_ready(h, m, &buf);
+	h->fds[0] = fd;
+	h->fds[1] = offer->index_fd;
+	h->stays = offer->stays;
+	describe_ready(h, offer, &buf);
 	pthread_mutex_unlock(&h->lock);
 	wake(h);
 	return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "name.h"
 
-#include "../memory/share.h"
+#include "share.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -63,7 +63,7 @@ static bool record_alive(struct pinion_context *ctx, const struct name_record *r
 
 static bool same_record(const struct name_record *a, const struct name_record *b)
 {
-	return a->slot == b->slot && a->generation == b->generation;
+	return a->slot == b->slot && a->generation == b->generation && a->serial == b->serial;
 }
 
 /* Through a name of its own, so that a reader sees the old record or the new one, whole. */
@@ -227,6 +227,50 @@ int name_await(struct pinion_context *ctx, const struct name_record *record, int
 		if (pinion_deadline_in(0) >= deadline_ns)
 			return fail(ETIMEDOUT, "the holder, process %d, did not answer in time", record->pid);
 	}
+}
+
+/* Sends the request and waits for the answer, which has at least one descriptor. */
+static int ask_for_it(struct pinion_context *ctx, const char *name, int64_t deadline_ns, int sock, const struct name_record *record,
+		      struct name_answer *answer, int fds[2], unsigned int *nfds)
+{
+	struct name_request req = { .magic = NAME_MAGIC, .op = NAME_ATTACH, .wait = deadline_ns != 0 };
+	ssize_t n;
+	int ret = share_send(sock, &req, sizeof(req), NULL, 0);
+
+	if (!ret)
+		ret = name_await(ctx, record, sock, deadline_ns ? deadline_ns : pinion_deadline_in(NAME_SILENT_NS));
+	else
+		ret = fail(EPIPE, "the holder of '%s', process %d, died", name, record->pid);
+	if (ret)
+		return ret;
+	n = share_recv(sock, answer, sizeof(*answer), fds, 2, nfds);
+	if (n == 0 || n == -ECONNRESET)
+		return fail(EPIPE, "the holder of '%s', process %d, died before the data was whole", name, record->pid);
+	if (n < 0)
+		return fail_errno(-n, "the answer of the holder of '%s'", name);
+	answer->sentence[sizeof(answer->sentence) - 1] = 0;
+	if (n == sizeof(*answer) && answer->magic == NAME_MAGIC && answer->err < 0 && !*nfds)
+		return fail(-answer->err, "%s", answer->sentence);
+	if (n == sizeof(*answer) && answer->magic == NAME_MAGIC && !answer->err && *nfds)
+		return 0;
+	share_close(fds, *nfds);
+	return fail(EPROTO, "the holder of '%s' gave an answer of %zd bytes with %u descriptors that is none", name, n, *nfds);
+}
+
+int name_attach(struct pinion_context *ctx, const char *name, int64_t deadline_ns, struct name_answer *answer, int fds[2],
+		unsigned int *nfds, int *sock)
+{
+	struct name_record record;
+	int ret = name_check(name);
+
+	if (!ret)
+		ret = name_connect(ctx, name, &record, sock);
+	if (ret)
+		return ret;
+	ret = ask_for_it(ctx, name, deadline_ns, *sock, &record, answer, fds, nfds);
+	if (ret)
+		close(*sock);
+	return ret;
 }
 
 /* ---- show, list, remove -------------------------------------------------------------------------------------------- */

@@ -32,7 +32,7 @@ struct name_request {
 	uint32_t reserved;
 };
 
-/* NAME_ATTACH brings two descriptors with it: the buffer and the index. */
+/* NAME_ATTACH brings the buffer's descriptor with it and, for a model, that of the index; index_bytes is 0 for a storage. */
 struct name_answer {
 	uint32_t magic;
 	int32_t err; /* 0 or -errno, then the sentence says why */
@@ -57,7 +57,7 @@ struct name_record {
 	uint32_t slot;
 	uint64_t generation;
 	int32_t pid; /* as the holder sees itself */
-	uint32_t reserved;
+	uint32_t serial; /* a context may have held the name before */
 };
 
 int name_check(const char *name);
@@ -73,5 +73,13 @@ int name_connect(struct pinion_context *ctx, const char *name, struct name_recor
 
 /* Waits until @sock has something to read: 0; -EPIPE the holder died; -ETIMEDOUT. */
 int name_await(struct pinion_context *ctx, const struct name_record *record, int sock, int64_t deadline_ns);
+
+/*
+ * Asks the holder of @name for what it serves and waits for it until @deadline_ns; 0: -EBUSY when it is not ready yet.
+ * One or two descriptors in @fds and the connection in *@sock, which keeps this process on the list of those attached, are
+ * the caller's on success. Nothing of the answer but its form has been checked.
+ */
+int name_attach(struct pinion_context *ctx, const char *name, int64_t deadline_ns, struct name_answer *answer, int fds[2],
+		unsigned int *nfds, int *sock);
 
 #endif
