@@ -78,11 +78,15 @@ PINION_API int pinion_work_end(struct pinion_ticket *ticket)
 
 	if (__builtin_expect(!is_begun(ticket->state) || !process_is_maker(&dev->mark), 0))
 		return refuse_end(ticket);
+	ret = lane_get(dev, &ref);
+	if (__builtin_expect(ret, 0)) {
+		/* The device was removed, and the unit with it; else there was no memory, and it can be ended yet. */
+		if (ret == -ESTALE)
+			ticket->state = 0;
+		return ret;
+	}
 	parity = ticket->state & 1;
 	ticket->state = 0;
-	ret = lane_get(dev, &ref);
-	if (__builtin_expect(ret, 0))
-		return ret; /* the device was removed, and the unit with it */
 	armed = ref->shared ? shared_end(ref, parity, ticket->cost) :
 			      pinion_lane_end(ref->control, ref->lane, parity, ticket->cost);
 	if (__builtin_expect(armed, 0))
