@@ -17,6 +17,7 @@ struct pinion_context {
 	struct counts *counts;
 	pthread_mutex_t lock;	       /* devices */
 	struct pinion_device *devices; /* every handle given out; freed at close */
+	uint32_t pick_turn;	       /* whose turn it is among devices that tie; atomic */
 };
 
 static inline int context_check(const struct pinion_context *ctx)

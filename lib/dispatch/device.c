@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include <pinion/device.h>
 
-#include "../error.h"
-#include "../work/account.h"
+#include "device.h"
 
 #include <errno.h>
 #include <stddef.h>
-#include <string.h>
 
-/* The asynchronous host engine: its queue is the ring of a stream. */
-#define HOSTIO_KEY "hostio"
-#define HOSTIO_CAPACITY 64
-
-static int device_check(const struct pinion_device *dev)
+static const struct backend_device *backend_of(const char *key)
 {
-	return process_is_maker(&dev->mark) ? 0 : process_fail("device");
+	const struct backend_device *backend = registry_find(key);
+
+	return backend ? backend : &registry_nobody;
 }
 
 /* The context's handle for a place in the table, made when there is none of that generation yet. */
@@ -30,6 +26,7 @@ static int handle(struct pinion_context *ctx, const struct counts_device *at, st
 	if (!dev) {
 		ret = account_new(ctx, at, &dev);
 		if (!ret) {
+			dev->backend = backend_of(at->entry->key);
 			dev->next = ctx->devices;
 			ctx->devices = dev;
 		}
@@ -44,6 +41,7 @@ PINION_API int pinion_device_add(struct pinion_context *ctx, const char *key, co
 				 struct pinion_device **out)
 {
 	struct pinion_device_opts own = { .size = sizeof(own) };
+	const struct backend_device *backend;
 	struct counts_device at;
 	int ret = context_check(ctx);
 
@@ -51,25 +49,32 @@ PINION_API int pinion_device_add(struct pinion_context *ctx, const char *key, co
 		ret = opts_in(&own, sizeof(own), opts, "pinion_device_opts");
 	if (!ret && !key)
 		ret = fail(EINVAL, "a device needs a key");
-	if (!ret)
-		ret = counts_device_add(ctx->counts, key, &own, true, &at);
+	if (ret)
+		return ret;
+	/* What a backend says of its own device is not the caller's to choose. */
+	backend = registry_find(key);
+	if (backend)
+		own.capacity = backend->desc.caps.slot_capacity;
+	ret = counts_device_add(ctx->counts, key, &own, !backend || own.capacity, &at);
 	return ret ? ret : handle(ctx, &at, out);
 }
 
 PINION_API int pinion_device_find(struct pinion_context *ctx, const char *key, struct pinion_device **out)
 {
-	struct pinion_device_opts hostio = { .size = sizeof(hostio), .capacity = HOSTIO_CAPACITY };
 	struct counts_device at;
-	int ret = context_check(ctx);
+	int why, ret = context_check(ctx);
 
 	if (ret)
 		return ret;
 	if (!key)
 		return fail(EINVAL, "a device is found by its key");
-	if (!strcmp(key, HOSTIO_KEY))
-		return pinion_device_add(ctx, key, &hostio, out);
+	if (registry_find(key))
+		return pinion_device_add(ctx, key, NULL, out);
 	ret = counts_device_find(ctx->counts, key, &at);
-	return ret ? ret : handle(ctx, &at, out);
+	if (!ret)
+		return handle(ctx, &at, out);
+	why = registry_why_not(key);
+	return why ? why : ret;
 }
 
 PINION_API int pinion_device_at(struct pinion_context *ctx, size_t i, struct pinion_device **out)
@@ -116,6 +121,16 @@ PINION_API int pinion_device_pending(struct pinion_device *dev, enum pinion_scop
 	return pinion_devices_pending(&dev, 1, scope, n);
 }
 
+static void add_claims(struct pinion_device *dev, struct pinion_device_info *info)
+{
+	struct claims_sum sum;
+
+	counts_claims(dev->counts, &dev->at, &sum);
+	info->claims = sum.count;
+	info->reserved = sum.bytes;
+	info->reserved_units = sum.units;
+}
+
 PINION_API int pinion_device_info(struct pinion_device *dev, struct pinion_device_info *info)
 {
 	struct pinion_device_info own = { .size = sizeof(own) };
@@ -123,6 +138,8 @@ PINION_API int pinion_device_info(struct pinion_device *dev, struct pinion_devic
 
 	if (!ret)
 		ret = counts_info(dev->ctx->counts, &dev->at, &own);
+	if (!ret)
+		add_claims(dev, &own);
 	return ret ? ret : opts_out(info, &own, sizeof(own), "pinion_device_info");
 }
 

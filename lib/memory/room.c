@@ -59,56 +59,87 @@ static uint64_t find_number(const char *text, const char *key)
 	return 0;
 }
 
-static int check_available(uint64_t need, const char *what)
+/* What a look at the limits finds: the first that is short of @need, or the least of them all. */
+struct look {
+	uint64_t need;
+	const char *what;
+	bool measure;
+	uint64_t available, total;
+};
+
+/* MemAvailable, or what stood in for it before Linux 3.14. */
+static uint64_t meminfo_available(const char *text)
+{
+	uint64_t kb = find_number(text, "MemAvailable");
+
+	if (!kb)
+		kb = find_number(text, "MemFree") + find_number(text, "Buffers") + find_number(text, "Cached");
+	return kb * 1024;
+}
+
+static int look_at_memory(struct look *look)
 {
 	char text[8192];
 	uint64_t have;
 
 	if (!read_text("/proc/meminfo", text, sizeof(text)))
-		return 0;
-	have = find_number(text, "MemAvailable") * 1024;
-	if (have && need > have)
-		return fail(ENOMEM, "%s needs %llu bytes, MemAvailable in /proc/meminfo is %llu; free memory or ask for less", what,
-			    (unsigned long long)need, (unsigned long long)have);
-	return 0;
+		return look->measure ? -ENODATA : 0;
+	have = meminfo_available(text);
+	look->available = have;
+	look->total = find_number(text, "MemTotal") * 1024;
+	if (!look->measure && have && look->need > have)
+		return fail(ENOMEM, "%s needs %llu bytes, MemAvailable in /proc/meminfo is %llu; free memory or ask for less", look->what,
+			    (unsigned long long)look->need, (unsigned long long)have);
+	return look->measure && (!have || !look->total) ? -ENODATA : 0;
 }
 
-static int check_group(const char *dir, const struct cgroup_files *files, uint64_t need, const char *what)
+/* Limit - use + the page cache that reclaim can take. The statistics are the dearest to read, so only when they matter. */
+static uint64_t group_room(const char *dir, const struct cgroup_files *files, uint64_t limit, uint64_t use, uint64_t enough)
 {
 	char path[2 * PATH_MAX + 64], text[8192];
-	uint64_t limit, use, cache, have;
+	uint64_t cache, have = limit > use ? limit - use : 0;
 
-	/* The limit first: most groups have none that matters, and the statistics are the dearest to read. */
-	snprintf(path, sizeof(path), "%s/%s", dir, files->limit);
-	if (!read_number(path, &limit) || limit >= INT64_MAX / 2)
-		return 0;
-	snprintf(path, sizeof(path), "%s/%s", dir, files->use);
-	if (!read_number(path, &use))
-		return 0;
-	have = limit > use ? limit - use : 0;
-	if (need <= have)
-		return 0;
+	if (have >= enough)
+		return have;
 	snprintf(path, sizeof(path), "%s/memory.stat", dir);
 	cache = read_text(path, text, sizeof(text)) ?
 			find_number(text, files->cache[0]) + find_number(text, files->cache[1]) : 0;
 	use = use > cache ? use - cache : 0;
-	have = limit > use ? limit - use : 0;
+	return limit > use ? limit - use : 0;
+}
+
+static int look_at_group(const char *dir, const struct cgroup_files *files, struct look *look)
+{
+	char path[2 * PATH_MAX + 64];
+	uint64_t limit, use, have;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, files->use);
+	if (!read_number(path, &use))
+		return 0;
 	snprintf(path, sizeof(path), "%s/%s", dir, files->limit);
-	if (need > have)
+	if (!read_number(path, &limit) || limit >= INT64_MAX / 2)
+		return 0;
+	have = group_room(dir, files, limit, use, look->measure ? look->available : look->need);
+	if (look->measure) {
+		look->available = have < look->available ? have : look->available;
+		look->total = limit < look->total ? limit : look->total;
+		return 0;
+	}
+	if (look->need > have)
 		return fail(ENOMEM, "%s needs %llu bytes, the cgroup limit %s is %llu of which %llu are left; raise it or ask for less",
-			    what, (unsigned long long)need, path, (unsigned long long)limit, (unsigned long long)have);
+			    look->what, (unsigned long long)look->need, path, (unsigned long long)limit, (unsigned long long)have);
 	return 0;
 }
 
 /* @dir and every directory above it down to @root_len characters, the controller's mount point. */
-static int check_ancestors(char *dir, size_t root_len, const struct cgroup_files *files, uint64_t need, const char *what)
+static int look_at_ancestors(char *dir, size_t root_len, const struct cgroup_files *files, struct look *look)
 {
 	int ret = 0;
 
 	while (!ret && strlen(dir) >= root_len) {
-		ret = check_group(dir, files, need, what);
 		char *slash = strrchr(dir, '/');
 
+		ret = look_at_group(dir, files, look);
 		if (!slash || (size_t)(slash - dir) < root_len)
 			break;
 		*slash = 0;
@@ -139,10 +170,10 @@ static bool own_group(bool is_v2, char *path, size_t room)
 }
 
 /*
- * One line of /proc/self/mountinfo: when it is a cgroup mount with the memory controller, checks this process's groups
+ * One line of /proc/self/mountinfo: when it is a cgroup mount with the memory controller, looks at this process's groups
  * under it. Inside a cgroup namespace or a container the group may stand under the mount with its own prefix cut off.
  */
-static int check_mount(char *line, uint64_t need, const char *what)
+static int look_at_mount(char *line, struct look *look)
 {
 	char *sep = strstr(line, " - "), root[PATH_MAX], mount[PATH_MAX], group[PATH_MAX], dir[2 * PATH_MAX];
 	const char *rest;
@@ -161,13 +192,13 @@ static int check_mount(char *line, uint64_t need, const char *what)
 	snprintf(dir, sizeof(dir), "%s%s", mount, strcmp(rest, "/") ? rest : "");
 	if (access(dir, X_OK))
 		snprintf(dir, sizeof(dir), "%s", mount);
-	return check_ancestors(dir, strlen(mount), is_v2 ? &v2 : &v1, need, what);
+	return look_at_ancestors(dir, strlen(mount), is_v2 ? &v2 : &v1, look);
 }
 
-int room_check(uint64_t need, const char *what)
+static int look_at_all(struct look *look)
 {
 	char *text, *line, *save;
-	int ret = check_available(need, what);
+	int ret = look_at_memory(look);
 
 	if (ret)
 		return ret;
@@ -176,7 +207,26 @@ int room_check(uint64_t need, const char *what)
 		return fail(ENOMEM, "no memory to read /proc/self/mountinfo");
 	if (read_text("/proc/self/mountinfo", text, 1 << 16))
 		for (line = strtok_r(text, "\n", &save); line && !ret; line = strtok_r(NULL, "\n", &save))
-			ret = check_mount(line, need, what);
+			ret = look_at_mount(line, look);
 	free(text);
 	return ret;
+}
+
+int room_check(uint64_t need, const char *what)
+{
+	struct look look = { .need = need, .what = what };
+
+	return look_at_all(&look);
+}
+
+int room_measure(uint64_t *available, uint64_t *total)
+{
+	struct look look = { .measure = true };
+	int ret = look_at_all(&look);
+
+	if (ret)
+		return ret;
+	*available = look.available;
+	*total = look.total;
+	return 0;
 }

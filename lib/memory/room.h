@@ -12,4 +12,10 @@
  */
 int room_check(uint64_t need, const char *what);
 
+/*
+ * The same as figures: what could be had now, and the total it is part of: the least of MemAvailable and the cgroups' room,
+ * the least of MemTotal and the cgroups' limits. -ENODATA when /proc/meminfo cannot be read. Parses files.
+ */
+int room_measure(uint64_t *available, uint64_t *total);
+
 #endif

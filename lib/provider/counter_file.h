@@ -38,6 +38,7 @@
 #define COUNTER_MAGIC 0x31544e43494e4950ull /* "PINICNT1" */
 #define COUNTER_SLOTS 1024u
 #define COUNTER_DEVICES 64u
+#define COUNTER_CLAIMS 1024u
 #define COUNTER_LANE_MASK ((UINT64_C(1) << PINION_LANES) - 1)
 
 struct counter_head {
@@ -46,8 +47,8 @@ struct counter_head {
 	char boot[40];	/* the kernel's boot id: after a reboot no word in the file means anything */
 	pthread_mutex_t lock;
 	uint64_t generation; /* the last one given to a device or a slot */
-	uint32_t slots_used; /* slots below this have their blocks */
-	uint32_t reserved;
+	uint32_t slots_used;  /* slots below this have their blocks */
+	uint32_t claims_used; /* and claims */
 	_Alignas(PINION_LINE_BYTES) __u64 seq;
 	char pad[4096 - 136];
 };
@@ -76,17 +77,30 @@ struct counter_facts {
 	char pad[40];
 };
 
+/* A row of counter_claim.c: it stands while a description holds the lock of its first byte. */
+struct counter_claim {
+	uint64_t generation; /* of the device; 0: free */
+	uint64_t bytes;
+	uint32_t units;
+	uint32_t exclusive;
+	uint32_t device;
+	int32_t pid; /* who made it; who holds it now may be another */
+	char pad[32];
+};
+
 struct counter_file {
 	struct counter_head head;
 	struct counter_device device[COUNTER_DEVICES];
 	uint32_t owner[COUNTER_SLOTS];
 	struct counter_facts facts[COUNTER_SLOTS];
+	struct counter_claim claim[COUNTER_CLAIMS];
 	uint64_t lanes[COUNTER_DEVICES][COUNTER_SLOTS]; /* which lanes of the slot are the device's */
 	struct pinion_counter_page page[COUNTER_SLOTS];
 };
 
 _Static_assert(sizeof(struct counter_head) == 4096, "the head is a page");
 _Static_assert(sizeof(struct counter_device) == 256, "a device is four lines");
+_Static_assert(sizeof(struct counter_claim) == 64, "a claim is a line");
 _Static_assert(sizeof(struct counter_facts) == 128, "facts are two lines");
 _Static_assert(sizeof(struct pinion_counter_page) == 4096, "a slot's counters are a page");
 
@@ -165,6 +179,22 @@ int counts_pending_mine(const struct counts *c, const struct counts_device *dev,
 int counts_info(const struct counts *c, const struct counts_device *dev, struct pinion_device_info *info);
 int counts_users(const struct counts *c, const struct counts_device *dev, struct pinion_device_user *rows, size_t cap,
 		 size_t *n);
+
+/* counter_claim.c: what stands on a device, and who holds the most of it. */
+struct claims_sum {
+	uint64_t bytes;
+	uint64_t units;
+	uint32_t count;
+	uint32_t exclusive;
+	uint64_t most;
+	int32_t most_pid;
+};
+
+/* Makes @want stand if it fits beside the others: a descriptor, the caller's; -ENOSPC; -EBUSY; -EAGAIN; -ESTALE. */
+int counts_reserve(struct counts *c, const struct counts_device *dev, const struct counter_claim *want, uint64_t budget,
+		   uint32_t capacity);
+void counts_claims(struct counts *c, const struct counts_device *dev, struct claims_sum *sum);
+int counts_claim_of(struct counts *c, int fd, struct counter_claim *claim);
 
 /* counter_flush.c */
 int counts_flush(struct counts *c, const struct counts_device *dev, bool mine, int64_t deadline_ns, uint64_t *lost);

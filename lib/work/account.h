@@ -23,12 +23,15 @@ struct lane_ref {
 	bool shared;
 };
 
+struct backend_device;
+
 struct pinion_device {
 	struct counts_device at;
 	struct process_mark mark; /* the context's, a load nearer, as is what follows */
 	struct counts *counts;
 	uint64_t id; /* never given twice in a process, so that a thread's cache cannot mistake a freed device for another */
 	struct pinion_context *ctx;
+	const struct backend_device *backend; /* what it can do; the registry's, never NULL once handed out */
 	struct pinion_device *next;	/* in ctx->devices, under ctx->lock */
 	struct pinion_device *live_next; /* in the list of all, under lane.c's lock */
 	uint64_t lanes_idle;		/* lanes whose thread has ended, under lane.c's lock */

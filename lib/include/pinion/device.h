@@ -39,6 +39,9 @@ struct pinion_device_info {
 	uint64_t reclaimed;	/* units whose owner died with them in flight, advisory */
 	uint32_t sessions;	/* live contexts that count on it */
 	uint32_t shared_lanes;	/* of them, those whose threads share a lane with atomic adds */
+	uint32_t claims;	/* reservations that stand */
+	uint32_t reserved_units;
+	uint64_t reserved;	/* bytes claimed by them */
 };
 
 /* One live context that counts on a device. */
@@ -52,8 +55,10 @@ struct pinion_device_user {
 };
 
 /*
- * The device of that key, which every process of the user shares. "hostio", the asynchronous host engine, is always
- * there. *@out is borrowed until pinion_close(). Errors: -ENOENT no such key; -ESTALE.
+ * The device of that key, which every process of the user shares. Always there are "hostio", the asynchronous host engine;
+ * "cpu", and "reference", which computes the same slowly and says what is right: both synchronous. *@out is borrowed until
+ * pinion_close(). Errors: -ENOENT no such key; a backend's name: why there is no such device; -EOPNOTSUPP "metal", which is
+ * reserved; -ENOSPC the table is full.
  */
 int pinion_device_find(struct pinion_context *ctx, const char *key, struct pinion_device **out);
 

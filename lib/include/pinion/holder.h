@@ -14,7 +14,7 @@ struct pinion_context;
 struct pinion_holder;
 struct pinion_model;
 
-#define PINION_NAME_MAX 64 /* characters of a name: letters, digits, '.', '_', '-', not beginning with '.' */
+#define PINION_NAME_MAX 64 /* characters of a name: letters, digits, '.', '_', '-', not beginning with '.' or '-' */
 
 /*
  * Takes @name and answers for it from a thread of its own: "loading" until pinion_holder_publish(). @path is what is being
@@ -43,8 +43,8 @@ struct pinion_name_info {
 	size_t size; /* set by the caller */
 	char name[PINION_NAME_MAX + 1];
 	char path[256];	    /* the file, its end when it is longer */
-	char state[16];	    /* "loading" or "ready" */
-	int32_t pid;	    /* of the holder, as the kernel sees it from here */
+	char state[16];	    /* "loading", "ready" or "not answering" */
+	int32_t pid;	    /* of the holder, as it sees itself */
 	uint64_t done, total; /* bytes, while loading */
 	uint64_t bytes;	    /* of the buffer */
 	uint64_t huge_bytes;

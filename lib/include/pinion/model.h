@@ -44,7 +44,8 @@ struct pinion_load_stats {
 
 /*
  * Loads a model file into one buffer, then seals it. The caller owns *@out (pinion_model_free()).
- * Errors: those of pinion_index_open() and pinion_buffer_alloc(); -EBADMSG the file changed while it was read.
+ * Errors: those of pinion_index_open() and pinion_buffer_alloc(); -EBADMSG the file changed while it was read,
+ * -ENODATA it became shorter.
  */
 int pinion_model_load(struct pinion_context *ctx, const char *path, const struct pinion_load_opts *opts, struct pinion_model **out);
 

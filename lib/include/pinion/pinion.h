@@ -10,7 +10,7 @@
  * - Options: structs begin with their own size (set it to sizeof); NULL means defaults. A struct longer than the library
  *   knows is -E2BIG when the unknown tail is not zero.
  * - Ownership: every pointer's comment says its owner. A _free() or _unref() of NULL does nothing. A NULL object
- *   (first argument) is a bug in the caller and is asserted.
+ *   (first argument) is a bug in the caller, who is not guarded against it.
  * - Threads: different objects may be used from different threads at once; one object is used by one thread at a time
  *   unless its comment says more. pinion_buffer_ref(), pinion_buffer_unref(), pinion_work_begin(), pinion_work_end() and
  *   every pinion_device_*() call may be used from any thread at any time.
@@ -27,13 +27,20 @@
 #ifndef PINION_PINION_H
 #define PINION_PINION_H
 
+#include <pinion/array.h>
 #include <pinion/buffer.h>
+#include <pinion/caps.h>
 #include <pinion/context.h>
 #include <pinion/device.h>
 #include <pinion/dtype.h>
 #include <pinion/holder.h>
 #include <pinion/index.h>
 #include <pinion/model.h>
+#include <pinion/op.h>
+#include <pinion/pick.h>
+#include <pinion/reservation.h>
+#include <pinion/select.h>
+#include <pinion/signal.h>
 #include <pinion/storage.h>
 #include <pinion/stream.h>
 #include <pinion/type.h>

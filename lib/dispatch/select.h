@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/* select: what sets, measurements and selectors know of each other. */
+#ifndef PINION_LIB_SELECT_H
+#define PINION_LIB_SELECT_H
+
+#include <pinion/select.h>
+#include <stdatomic.h>
+
+/* ---- sets ---- */
+
+#define SET_INLINE 4 /* candidates without an allocation of their own */
+
+/* A candidate, and what selecting would otherwise compute again each time. */
+struct entry {
+	struct pinion_candidate candidate;
+	uint64_t cost_ns; /* without the inbound transfer */
+	uint64_t source;  /* source_hash() of its kernel source */
+	size_t place;	  /* while ranking: where it was */
+};
+
+struct pinion_set {
+	struct entry *entries; /* first, or allocated */
+	size_t size;
+	size_t capacity;
+	bool has_task;
+	struct pinion_task task;
+	struct entry first[SET_INLINE];
+};
+
+/* By the axes in the order of pinion_set_rank(); 0 when they are all equal. */
+int entry_compare(const struct entry *a, const struct entry *b);
+
+static inline uint64_t add_saturating(uint64_t a, uint64_t b)
+{
+	uint64_t sum;
+
+	return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+static inline uint64_t hash_mix(uint64_t hash, uint64_t word)
+{
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+	return hash ^ hash >> 32;
+}
+
+/* ---- measurements ---- */
+
+uint64_t source_hash(const char *kernel_source);
+
+/*
+ * What was measured for an entry of a set with that task. The ns alone never waits; both members, which belong
+ * together, wait while another thread writes them.
+ */
+bool judge_ns(const struct pinion_judge *judge, const struct pinion_task *task, const struct entry *e, uint64_t *ns);
+bool judge_measure(const struct pinion_judge *judge, const struct pinion_task *task, const struct entry *e,
+		   struct pinion_measure *out);
+
+/* ---- selectors ---- */
+
+/* What a selector's key is made of, in this order. */
+enum leg {
+	LEG_FIT = 1 << 0,
+	LEG_LOAD = 1 << 1,
+	LEG_NS = 1 << 2,
+};
+
+/* Turns are taken per mark of a set, so that sets which are used alternately do not take each other's. */
+#define SELECTOR_TURNS 16
+
+struct pinion_selector {
+	const char *name;
+	unsigned int legs; /* enum leg; none: candidate 0 */
+	struct pinion_selector_opts opts;
+	atomic_uint refs;
+	_Atomic uint64_t turns[SELECTOR_TURNS];
+};
+
+/* Candidates of one set that tie. */
+struct ties {
+	size_t count;
+	uint64_t words[PINION_SET_MAX / 64]; /* a bit each; those up to the last candidate seen are in use */
+	size_t used;
+};
+
+/* Candidate @i ties with those there are, or is better than they are. Candidates come in their order. */
+void ties_add(struct ties *t, size_t i);
+void ties_replace(struct ties *t, size_t i);
+
+/* The one whose turn it is. */
+size_t ties_turn(const struct ties *t, struct pinion_selector *selector, const struct pinion_set *set);
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/* transfer: how elements get from one device to another. */
+#include "array.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* ---- which way ------------------------------------------------------------------------------------------------------ */
+
+bool backends_share(const struct backend_device *a, const struct backend_device *b)
+{
+	const struct pinion_caps *x = &a->desc.caps, *y = &b->desc.caps;
+
+	if (a == b)
+		return true;
+	return a->backend && b->backend && x->substrate == y->substrate &&
+	       pinion_location_equal(x->location, y->location);
+}
+
+PINION_API bool pinion_devices_share(const struct pinion_device *a, const struct pinion_device *b)
+{
+	return a->backend->backend && backends_share(a->backend, b->backend);
+}
+
+/* Whether @a is the better way to one place: an earlier kind, then one whose figures are known. */
+static bool is_cheaper(const struct pinion_transfer *a, const struct pinion_transfer *b)
+{
+	return a->path != b->path ? a->path < b->path : a->measured && !b->measured;
+}
+
+/* What @dev advertises to @to, NULL: nothing. */
+static const struct pinion_transfer *advertised(const struct backend_device *dev, struct pinion_location to)
+{
+	const struct pinion_transfer *best = NULL;
+
+	for (size_t i = 0; i < dev->desc.caps.transfer_count; i++) {
+		const struct pinion_transfer *t = &dev->transfers[i];
+
+		if (pinion_location_equal(t->to, to) && (!best || is_cheaper(t, best)))
+			best = t;
+	}
+	return best;
+}
+
+/*
+ * Down to the host and up again. A device on the host has one leg; where a device says nothing of its leg, the figures of
+ * staging are for the whole of it.
+ */
+static struct pinion_transfer staged(const struct backend_device *src, const struct backend_device *dst)
+{
+	const struct pinion_location host = { PINION_BACKEND_CPU, 0 };
+	const struct pinion_transfer *down = advertised(src, host), *up = advertised(dst, host);
+	struct pinion_transfer t = pinion_path_fallback(PINION_PATH_STAGED);
+
+	if (src->desc.caps.substrate == PINION_SUBSTRATE_HOST)
+		t = up ? *up : t;
+	else if (dst->desc.caps.substrate == PINION_SUBSTRATE_HOST)
+		t = down ? *down : t;
+	else if (down && up)
+		t = pinion_transfer_join(down, up);
+	t.path = PINION_PATH_STAGED;
+	t.to = dst->desc.caps.location;
+	return t;
+}
+
+static struct pinion_transfer path_between(const struct backend_device *src, const struct backend_device *dst)
+{
+	const struct pinion_transfer *direct = advertised(src, dst->desc.caps.location);
+	struct pinion_transfer same = pinion_path_fallback(PINION_PATH_SAME);
+
+	if (backends_share(src, dst)) {
+		same.to = dst->desc.caps.location;
+		return same;
+	}
+	/* One location may have two kinds of memory; what goes between them is not "no move". */
+	return direct && direct->path != PINION_PATH_SAME ? *direct : staged(src, dst);
+}
+
+PINION_API int pinion_device_path(const struct pinion_device *src, const struct pinion_device *dst,
+				  struct pinion_transfer *out)
+{
+	if (!src->backend->backend || !dst->backend->backend)
+		return fail(ENODATA, "a device that was added by its key alone has no known way to others");
+	*out = path_between(src->backend, dst->backend);
+	return 0;
+}
+
+/* ---- going it --------------------------------------------------------------------------------------------------------- */
+
+static int copy_staged(const struct pinion_array *src, struct pinion_array *dst)
+{
+	const struct backend_device *from = src->dev->backend, *to = dst->dev->backend;
+	uint64_t bytes = src->whole.bytes;
+	void *host;
+	int ret;
+
+	if (array_on_host(src))
+		return to->ops.upload(to, &dst->store->memory, 0, src->whole.data, bytes);
+	if (array_on_host(dst))
+		return from->ops.download(from, dst->whole.data, &src->store->memory, 0, bytes);
+	host = malloc(bytes);
+	if (!host)
+		return fail(ENOMEM, "no memory for the %" PRIu64 " bytes on their way from '%s' to '%s'", bytes,
+			    from->desc.key, to->desc.key);
+	ret = from->ops.download(from, host, &src->store->memory, 0, bytes);
+	if (!ret)
+		ret = to->ops.upload(to, &dst->store->memory, 0, host, bytes);
+	free(host);
+	return ret;
+}
+
+static int copy_along(enum pinion_path path, const struct pinion_array *src, struct pinion_array *dst)
+{
+	struct backend_copy copy = { .from = src->dev->backend,
+				     .to = dst->dev->backend,
+				     .src = &src->store->memory,
+				     .dst = &dst->store->memory,
+				     .bytes = src->whole.bytes,
+				     .path = path };
+
+	if (!copy.bytes)
+		return 0;
+	return path == PINION_PATH_STAGED ? copy_staged(src, dst) : copy.from->ops.copy_to(&copy);
+}
+
+/* Between devices that share the copy is the source's, which has the kernel for it. */
+static int copy_same(const struct pinion_array *src, const struct pinion_view *layout, struct pinion_device *dev,
+		     struct pinion_array **out)
+{
+	struct pinion_array *copy;
+	int ret = pinion_array_clone(src, layout, &copy);
+
+	if (ret)
+		return ret;
+	ret = pinion_array_share(copy, dev, out);
+	pinion_array_free(copy);
+	return ret;
+}
+
+/* What is not all of the array in its own order is made so on its device first: paths take bytes in one run. */
+static int copy_over(enum pinion_path path, const struct pinion_array *src, const struct pinion_view *layout,
+		     struct pinion_device *dev, struct pinion_array **out)
+{
+	struct pinion_array *run = NULL, *made = NULL;
+	int ret = layout ? pinion_array_clone(src, layout, &run) : 0;
+
+	if (!ret)
+		ret = array_like(dev, src->whole.dtype, run ? &run->whole : &src->whole, &made);
+	if (!ret)
+		ret = copy_along(path, run ? run : src, made);
+	pinion_array_free(run);
+	if (ret)
+		pinion_array_free(made);
+	else
+		*out = made;
+	return ret;
+}
+
+PINION_API int pinion_array_copy_to(const struct pinion_array *src, const struct pinion_view *layout,
+				    struct pinion_device *dev, struct pinion_array **out, enum pinion_path *taken)
+{
+	struct pinion_transfer t;
+	struct pinion_view view;
+	int ret = array_layout(src, layout, &view);
+
+	if (!ret)
+		ret = device_check(dev);
+	if (!ret)
+		ret = pinion_device_path(src->dev, dev, &t);
+	if (!ret)
+		ret = t.path == PINION_PATH_SAME ? copy_same(src, layout, dev, out) : copy_over(t.path, src, layout, dev, out);
+	if (!ret && taken)
+		*taken = t.path;
+	return ret;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * counter claim: reservations on the memfd ground. A claim is a row of the counter file and a lock on one byte of it that
+ * an open file description holds (an OFD lock). Descriptors of that description are the claim: duplicated, inherited or
+ * passed on they hold it, and the kernel drops the lock with the last of them. A row whose byte nobody locks is free.
+ */
+#include "counter_file.h"
+
+#include "../error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static off_t row_offset(uint32_t k)
+{
+	return offsetof(struct counter_file, claim) + k * sizeof(struct counter_claim);
+}
+
+/* Whether any description holds the byte of row @k. The context's own descriptor holds none, so it may ask. */
+static bool is_held(const struct counts *c, uint32_t k)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = row_offset(k), .l_len = 1 };
+
+	return fcntl(c->fd, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
+}
+
+/* Under head.lock: frees rows that nobody holds, sums those of the device. */
+static void look(struct counts *c, const struct counts_device *dev, struct claims_sum *sum, uint32_t *free_row)
+{
+	struct counter_file *f = c->file;
+
+	*sum = (struct claims_sum){ 0 };
+	*free_row = f->head.claims_used;
+	for (uint32_t k = f->head.claims_used; k-- > 0;) {
+		struct counter_claim *claim = &f->claim[k];
+
+		if (claim->generation && !is_held(c, k))
+			claim->generation = 0;
+		if (!claim->generation)
+			*free_row = k;
+		if (claim->generation != dev->generation)
+			continue;
+		sum->count++;
+		sum->exclusive |= claim->exclusive;
+		sum->bytes += claim->bytes;
+		sum->units += claim->units;
+		if (claim->bytes >= sum->most) {
+			sum->most = claim->bytes;
+			sum->most_pid = claim->pid;
+		}
+	}
+}
+
+static int check(const struct counts_device *dev, const struct claims_sum *sum, const struct counter_claim *want, uint64_t budget,
+		 uint32_t capacity)
+{
+	const char *key = dev->entry->key;
+
+	if (sum->exclusive)
+		return fail(EBUSY, "'%s' is held exclusively by process %d", key, sum->most_pid);
+	if (want->exclusive && sum->count)
+		return fail(EBUSY, "'%s' cannot be had exclusively: %u claims stand, the largest of process %d", key, sum->count,
+			    sum->most_pid);
+	if (want->bytes > budget || sum->bytes > budget - want->bytes)
+		return fail(ENOSPC, "'%s' has %llu of %llu bytes left, %llu are asked for; the largest claim, %llu, is of process %d", key,
+			    (unsigned long long)(budget > sum->bytes ? budget - sum->bytes : 0), (unsigned long long)budget,
+			    (unsigned long long)want->bytes, (unsigned long long)sum->most, sum->most_pid);
+	if (want->units > capacity || sum->units > capacity - want->units)
+		return fail(ENOSPC, "'%s' has %llu of %u units left, %u are asked for", key,
+			    (unsigned long long)(capacity > sum->units ? capacity - sum->units : 0), capacity, want->units);
+	return 0;
+}
+
+/* A description of its own that holds row @k, placed at it, which is how whoever receives it knows which. */
+static int hold(struct counts *c, uint32_t k)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = row_offset(k), .l_len = 1 };
+	char path[64];
+	int fd, err;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", c->fd);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return fail_errno(errno, "opening the counter file for a claim");
+	if (fcntl(fd, F_OFD_SETLK, &lock) || lseek(fd, row_offset(k), SEEK_SET) < 0) {
+		err = errno;
+		close(fd);
+		return fail_errno(err, "locking a claim");
+	}
+	return fd;
+}
+
+/* Under head.lock. */
+static int take_row(struct counts *c, uint32_t k, const struct counter_claim *want)
+{
+	struct counter_file *f = c->file;
+	int fd, ret;
+
+	if (k == COUNTER_CLAIMS)
+		return fail(EAGAIN, "%u claims stand, as many as the table holds", COUNTER_CLAIMS);
+	if (k == f->head.claims_used) {
+		ret = counter_room(c, &f->claim[k], sizeof(f->claim[k]));
+		if (ret)
+			return ret;
+	}
+	fd = hold(c, k);
+	if (fd < 0)
+		return fd;
+	f->claim[k] = *want;
+	if (k == f->head.claims_used)
+		f->head.claims_used = k + 1;
+	return fd;
+}
+
+int counts_reserve(struct counts *c, const struct counts_device *dev, const struct counter_claim *want, uint64_t budget,
+		   uint32_t capacity)
+{
+	struct claims_sum sum;
+	uint32_t k;
+	int ret;
+
+	counter_lock(&c->file->head.lock);
+	if (!counts_device_current(dev)) {
+		ret = fail(ESTALE, "the device with generation %llu was removed; find it again by its key",
+			   (unsigned long long)dev->generation);
+	} else {
+		look(c, dev, &sum, &k);
+		ret = check(dev, &sum, want, budget, capacity);
+		if (!ret)
+			ret = take_row(c, k, want);
+	}
+	counter_unlock(&c->file->head.lock);
+	return ret;
+}
+
+void counts_claims(struct counts *c, const struct counts_device *dev, struct claims_sum *sum)
+{
+	uint32_t k;
+
+	counter_lock(&c->file->head.lock);
+	look(c, dev, sum, &k);
+	counter_unlock(&c->file->head.lock);
+}
+
+int counts_claim_of(struct counts *c, int fd, struct counter_claim *claim)
+{
+	off_t first = row_offset(0), at = lseek(fd, 0, SEEK_CUR);
+	struct stat ours, theirs;
+	uint32_t k;
+
+	if (at < 0 || fstat(c->fd, &ours) || fstat(fd, &theirs) || ours.st_dev != theirs.st_dev || ours.st_ino != theirs.st_ino)
+		return fail(EINVAL, "descriptor %d is no claim of this runtime directory", fd);
+	k = (at - first) / sizeof(struct counter_claim);
+	if (at < first || (at - first) % sizeof(struct counter_claim) || k >= COUNTER_CLAIMS)
+		return fail(EINVAL, "descriptor %d is no claim", fd);
+	counter_lock(&c->file->head.lock);
+	if (k >= c->file->head.claims_used || !is_held(c, k))
+		claim->generation = 0;
+	else
+		*claim = c->file->claim[k];
+	counter_unlock(&c->file->head.lock);
+	return claim->generation ? 0 : fail(EINVAL, "descriptor %d is no claim that stands", fd);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/* Picking: the right device by each policy, one winner of a race, every refusal explained. */
+#include "harness.h"
+
+#include <errno.h>
+#include <pinion/pick.h>
+#include <pinion/pinion.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+static struct pinion_context *ctx;
+static struct pinion_device *a, *b;
+static const char *const both[] = { "pick-a", "pick-b" };
+
+static void add_both(struct pinion_context *c, struct pinion_device **one, struct pinion_device **two, uint64_t budget_b)
+{
+	struct pinion_device_opts opts = { .size = sizeof(opts), .budget = 1024 * MIB, .capacity = 4 };
+
+	ck_ok(pinion_device_add(c, both[0], &opts, one));
+	opts.budget = budget_b;
+	ck_ok(pinion_device_add(c, both[1], &opts, two));
+}
+
+static void setup(void)
+{
+	ck_ok(pinion_open(NULL, &ctx));
+	add_both(ctx, &a, &b, 1024 * MIB);
+}
+
+static void teardown(void)
+{
+	pinion_close(ctx);
+}
+
+static int pick(struct pinion_context *c, uint64_t bytes, bool exclusive, enum pinion_policy policy, struct pinion_reservation **r)
+{
+	struct pinion_want want = { .size = sizeof(want), .bytes = bytes, .exclusive = exclusive, .policy = policy,
+				    .keys = both, .key_count = 2 };
+
+	return pinion_pick(c, &want, r);
+}
+
+/* 0 or 1: where the claim is. */
+static int where(const struct pinion_reservation *r)
+{
+	struct pinion_reservation_info info = { .size = sizeof(info) };
+
+	ck_ok(pinion_reservation_info(r, &info));
+	return strcmp(info.key, both[0]) != 0;
+}
+
+static int pick_where(uint64_t bytes, enum pinion_policy policy)
+{
+	struct pinion_reservation *r;
+	int at;
+
+	ck_ok(pick(ctx, bytes, false, policy, &r));
+	at = where(r);
+	pinion_reservation_free(r);
+	return at;
+}
+
+START_TEST(two_idle_equal_devices_get_five_hundred_of_a_thousand_picks_each)
+{
+	unsigned int count[2] = { 0, 0 };
+
+	for (int i = 0; i < 1000; i++)
+		count[pick_where(MIB, _i)]++;
+	ck_assert_uint_eq(count[0], 500);
+	ck_assert_uint_eq(count[1], 500);
+}
+END_TEST
+
+START_TEST(the_shorter_queue_wins)
+{
+	struct pinion_ticket t[4] = { 0 };
+
+	for (int i = 0; i < 4; i++)
+		ck_ok(pinion_work_begin(a, 0, &t[i]));
+	for (int i = 0; i < 10; i++) {
+		ck_assert_int_eq(pick_where(MIB, PINION_POLICY_CHAINED), 1);
+		ck_assert_int_eq(pick_where(MIB, PINION_POLICY_LEAST_INFLIGHT), 1);
+	}
+	for (int i = 0; i < 4; i++)
+		ck_ok(pinion_work_end(&t[i]));
+}
+END_TEST
+
+START_TEST(where_it_does_not_fit_comes_before_where_the_queue_is_long)
+{
+	struct pinion_reservation *most;
+	struct pinion_ticket t[4] = { 0 };
+	struct pinion_reserve_opts opts = { .size = sizeof(opts), .bytes = 1000 * MIB };
+
+	/* b is idle and full, a is saturated and empty. */
+	ck_ok(pinion_device_reserve(b, &opts, &most));
+	for (int i = 0; i < 4; i++)
+		ck_ok(pinion_work_begin(a, 0, &t[i]));
+	ck_assert_int_eq(pick_where(100 * MIB, PINION_POLICY_CHAINED), 0);
+	ck_assert_int_eq(pick_where(100 * MIB, PINION_POLICY_FIT), 0);
+	/* Tight and idle loses to comfortable and saturated as well. */
+	ck_assert_int_eq(pick_where(10 * MIB, PINION_POLICY_CHAINED), 0);
+	/* Queues alone: b, although it has to be refused there and a is taken in the end. */
+	ck_assert_int_eq(pick_where(10 * MIB, PINION_POLICY_LEAST_INFLIGHT), 1);
+	ck_assert_int_eq(pick_where(100 * MIB, PINION_POLICY_LEAST_INFLIGHT), 0);
+	for (int i = 0; i < 4; i++)
+		ck_ok(pinion_work_end(&t[i]));
+	pinion_reservation_free(most);
+}
+END_TEST
+
+START_TEST(a_refusal_names_every_device_and_its_reason)
+{
+	struct pinion_reservation *r = NULL;
+	struct pinion_want want = { .size = sizeof(want), .bytes = 1 };
+	static const char *const nowhere[] = { "pick-none" };
+
+	ck_assert_int_eq(pick(ctx, 2048 * MIB, false, PINION_POLICY_CHAINED, &r), -ENOSPC);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "'pick-a' has 1073741824 of 1073741824 bytes left, 2147483648 are asked for"));
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "'pick-b' has"));
+	want.keys = nowhere;
+	want.key_count = 1;
+	ck_assert_int_eq(pinion_pick(ctx, &want, &r), -ENOENT);
+	want.keys = both;
+	want.key_count = 2;
+	want.policy = 77;
+	ck_assert_int_eq(pinion_pick(ctx, &want, &r), -EINVAL);
+	ck_assert_int_eq(pinion_pick(ctx, NULL, &r), -EINVAL);
+	ck_assert_ptr_null(r);
+}
+END_TEST
+
+/* Two processes pick exclusively from two devices: they never meet. */
+START_TEST(exclusive_picks_never_collide)
+{
+	volatile uint32_t *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	volatile uint32_t *ready = shared, *done = shared + 1, *place = shared + 2;
+	int status;
+
+	for (int p = 0; p < 2; p++) {
+		if (fork() == 0) {
+			struct pinion_context *own;
+			struct pinion_device *one, *two;
+
+			if (pinion_open(NULL, &own))
+				_exit(1);
+			add_both(own, &one, &two, 1024 * MIB);
+			for (uint32_t round = 1; round <= 500; round++) {
+				struct pinion_reservation *r;
+
+				__atomic_add_fetch(ready, 1, __ATOMIC_SEQ_CST);
+				while (*ready < 2 * round)
+					;
+				if (pick(own, 0, true, PINION_POLICY_CHAINED, &r))
+					_exit(2);
+				place[p] = 1 + where(r);
+				__atomic_add_fetch(done, 1, __ATOMIC_SEQ_CST);
+				while (*done < 2 * round)
+					;
+				if (place[0] == place[1])
+					_exit(3);
+				pinion_reservation_free(r);
+			}
+			_exit(0);
+		}
+	}
+	for (int p = 0; p < 2; p++) {
+		wait(&status);
+		ck_assert_int_eq(status, 0);
+	}
+}
+END_TEST
+
+START_TEST(policies_have_names)
+{
+	enum pinion_policy p;
+
+	for (int i = 0; i < 3; i++) {
+		ck_ok(pinion_policy_parse(pinion_policy_name(i), &p));
+		ck_assert_int_eq(p, i);
+	}
+	ck_assert_ptr_null(pinion_policy_name(3));
+	ck_assert_int_eq(pinion_policy_parse("best", &p), -EINVAL);
+	ck_assert_int_eq(pinion_policy_parse(NULL, &p), -EINVAL);
+}
+END_TEST
+
+static Suite *pick_suite(void)
+{
+	Suite *s = suite_create("pick");
+	TCase *tc = tcase_create("pick");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_loop_test(tc, two_idle_equal_devices_get_five_hundred_of_a_thousand_picks_each, 0, 3);
+	tcase_add_test(tc, the_shorter_queue_wins);
+	tcase_add_test(tc, where_it_does_not_fit_comes_before_where_the_queue_is_long);
+	tcase_add_test(tc, a_refusal_names_every_device_and_its_reason);
+	tcase_add_test(tc, exclusive_picks_never_collide);
+	tcase_add_test(tc, policies_have_names);
+	suite_add_tcase(s, tc);
+	return s;
+}
+
+PINION_TEST_MAIN(pick_suite)
