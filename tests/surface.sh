@@ -55,6 +55,12 @@ if DESTDIR="$tmp/root" meson install -C "$build" --no-rebuild >"$tmp/out" 2>&1; 
 	lib=$(dirname "$(find "$tmp/root" -name libpinion.so.0)")
 	PINION_DIR="$tmp/run" LD_LIBRARY_PATH=$lib "$tmp/example" no-such-name >"$tmp/out" 2>&1
 	if grep -q "nobody holds 'no-such-name'" "$tmp/out"; then ok readme_example_says_why_it_fails; else bad readme_example_says_why_it_fails; cat "$tmp/out"; fi
+	for example in "$here"/Documentation/examples/*.c; do
+		ex=$(basename "$example" .c)
+		# shellcheck disable=SC2046
+		check "example_${ex}_builds" cc -Wall -Wextra -Werror -D_GNU_SOURCE -o "$tmp/$ex" "$example" $(pkg-config --cflags --libs pinion)
+		check "example_${ex}_runs" env PINION_DIR="$tmp/run-$ex" LD_LIBRARY_PATH="$lib" "$tmp/$ex"
+	done
 else
 	bad install_to_a_destdir
 	cat "$tmp/out"

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "format.h"
 
+#include <stdlib.h>
+#include <errno.h>
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -141,4 +144,33 @@ size_t text_width(const char *s, size_t bytes)
 	for (size_t i = 0; i < bytes; i++)
 		n += ((unsigned char)s[i] & 0xc0) != 0x80;
 	return n;
+}
+
+int size_parse(const char *s, uint64_t *bytes)
+{
+	static const char units[] = "KMGTP";
+	double value, scale = 1;
+	const char *unit;
+	char *end;
+
+	/* strtod() takes signs, names and hexadecimal as well. */
+	if (!isdigit((unsigned char)*s) || (s[0] == '0' && (s[1] | 32) == 'x'))
+		return -EINVAL;
+	value = strtod(s, &end);
+	while (*end == ' ')
+		end++;
+	unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+	if (unit) {
+		for (const char *u = units; u <= unit; u++)
+			scale *= 1024;
+		end++;
+		if (*end == 'i')
+			end++;
+	}
+	if (*end == 'B')
+		end++;
+	if (*end || !(value * scale < 9.2e18))
+		return -EINVAL;
+	*bytes = value * scale;
+	return 0;
 }

@@ -17,6 +17,9 @@ struct text size_text(uint64_t bytes);
 /* "12345678 (11.8 MiB)"; below 1 KiB the number alone */
 struct text bytes_text(uint64_t bytes);
 
+/* Reads "4096", "512MiB", "1.5 GiB", "64k": units of 1024, with or without "iB". 0 or -EINVAL. */
+int size_parse(const char *s, uint64_t *bytes);
+
 /* "2.31 GB/s" of @bytes in @ns; decimal units, as disks and links are sold. */
 struct text rate_text(uint64_t bytes, uint64_t ns);
 

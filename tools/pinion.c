@@ -20,6 +20,9 @@ static const struct command commands[] = {
 	{ "ls", "", "List the names that are held.", cmd_ls },
 	{ "show", "NAME", "Show everything known of a name, and which processes are attached.", cmd_show },
 	{ "rm", "NAME", "Ask the holder of a name to go; refused while processes are attached.", cmd_rm },
+	{ "devices", "", "List the devices: budget, claims, work in flight; add and remove them.", cmd_devices },
+	{ "pick", "--need SIZE", "Print the device that would be picked; its claim ends with this command.", cmd_pick },
+	{ "run", "--need SIZE -- COMMAND...", "Run a command with a claim on a device, counted as work in flight.", cmd_run },
 	{ "top", "", "Show the work in flight on each device, and whose it is.", cmd_top },
 };
 
@@ -85,13 +88,19 @@ int flush_stdout(void)
 void command_parse(const struct command *cmd, int argc, char **argv, const struct argp_option *options, argp_parser_t parser,
 		   void *input)
 {
-	struct argp argp = { .options = options, .parser = parser, .args_doc = cmd->args, .doc = cmd->help };
+	command_parse_with(cmd, argc, argv, options, parser, input, NULL, 0);
+}
+
+void command_parse_with(const struct command *cmd, int argc, char **argv, const struct argp_option *options, argp_parser_t parser,
+			void *input, const struct argp_child *children, unsigned int flags)
+{
+	struct argp argp = { .options = options, .parser = parser, .args_doc = cmd->args, .doc = cmd->help, .children = children };
 	static char name[32]; /* argv keeps it */
 
 	snprintf(name, sizeof(name), "pinion %s", cmd->name);
 	argv[0] = name;
 	/* Leaves by itself when the user got it wrong; an error that comes back is one of memory. */
-	if (argp_parse(&argp, argc, argv, 0, NULL, input))
+	if (argp_parse(&argp, argc, argv, flags, NULL, input))
 		no_memory();
 }
 

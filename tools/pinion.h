@@ -23,16 +23,23 @@ struct command {
 };
 
 int cmd_check(const struct command *cmd, int argc, char **argv);
+int cmd_devices(const struct command *cmd, int argc, char **argv);
 int cmd_info(const struct command *cmd, int argc, char **argv);
 int cmd_load(const struct command *cmd, int argc, char **argv);
 int cmd_ls(const struct command *cmd, int argc, char **argv);
+int cmd_pick(const struct command *cmd, int argc, char **argv);
 int cmd_rm(const struct command *cmd, int argc, char **argv);
+int cmd_run(const struct command *cmd, int argc, char **argv);
 int cmd_show(const struct command *cmd, int argc, char **argv);
 int cmd_top(const struct command *cmd, int argc, char **argv);
 
 /* Parses what follows the command's name; does not return from a usage error (exit 2) or --help. */
 void command_parse(const struct command *cmd, int argc, char **argv, const struct argp_option *options, argp_parser_t parser,
 		   void *input);
+
+/* The same with options of others, and flags of argp_parse(). The parser fills child_inputs at ARGP_KEY_INIT. */
+void command_parse_with(const struct command *cmd, int argc, char **argv, const struct argp_option *options, argp_parser_t parser,
+			void *input, const struct argp_child *children, unsigned int flags);
 
 /* For the parser of a command with one argument, called @what: takes it into *@value and refuses none and a second. */
 error_t command_argument(int key, char *arg, struct argp_state *state, const char *what, const char **value);

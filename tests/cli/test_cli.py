@@ -825,6 +825,72 @@ def top_json_has_its_keys(c):
 
 
 @test
+def devices_are_added_listed_and_removed(c):
+    c.run("devices", "--add", "gpu:0", "--budget", "1GiB", "--capacity", "4")
+    rows = json.loads(c.run("devices", "--json")[0])
+    row = [r for r in rows if r["key"] == "gpu:0"][0]
+    assert sorted(row) == sorted(["key", "generation", "budget", "reserved", "capacity", "reserved_units", "claims", "pending",
+                                  "sessions"]), row
+    assert row["budget"] == 1 << 30 and row["capacity"] == 4 and row["claims"] == 0, row
+    assert re.search(r"^gpu:0 +1024 MiB +0 B +1024 MiB +4 +0 +0 +0 +0$", c.run("devices")[0], re.M)
+    c.run("devices", "--remove", "gpu:0")
+    assert "gpu:0" not in c.run("devices")[0]
+    c.run("devices", "--remove", "gpu:0", code=1)
+    c.run("devices", "--budget", "1", code=2)
+    c.run("devices", "--add", "x", "--budget", "-1", code=2)
+
+
+@test
+def pick_says_where_it_fits_and_why_not(c):
+    c.run("devices", "--add", "small", "--budget", "1MiB", "--capacity", "1")
+    c.run("devices", "--add", "large", "--budget", "1GiB", "--capacity", "1")
+    for policy in ("chained", "fit"):
+        assert c.run("pick", "--need", "512MiB", "--on", "small", "--on", "large", "--policy", policy)[0] == "large\n"
+    picked = json.loads(c.run("pick", "--need", "1M", "--units", "1", "--on", "small", "--json")[0])
+    assert picked["device"] == "small" and picked["bytes"] == 1 << 20 and picked["exclusive"] is False, picked
+    err = c.run("pick", "--need", "2GiB", "--on", "small", "--on", "large", code=4)[1]
+    assert "'small' has 1048576 of 1048576 bytes left, 2147483648 are asked for" in err and "'large' has" in err, err
+    c.run("pick", code=2)
+    c.run("pick", "--need", "much", code=2)
+    c.run("pick", "--need", "1", "--policy", "best", code=2)
+    c.run("pick", "--need", "1", "--on", "nowhere", code=1)
+
+
+@test
+def run_claims_and_counts_for_the_life_of_a_command(c):
+    c.run("devices", "--add", "gpu:0", "--budget", "1GiB", "--capacity", "4")
+    p = c.start("run", "--on", "gpu:0", "--need", "768MiB", "--", "sh", "-c", "echo $PINION_DEVICE; exec sleep 60")
+    assert p.stdout.readline().strip() in (b"gpu:0", "gpu:0")
+    row = [r for r in json.loads(c.run("devices", "--json")[0]) if r["key"] == "gpu:0"][0]
+    assert row["reserved"] == 768 << 20 and row["claims"] == 1 and row["pending"] == 1, row
+    err = c.run("run", "--on", "gpu:0", "--need", "512MiB", "--", "true", code=4)[1]
+    assert "268435456 of 1073741824 bytes left" in err, err
+    c.run("pick", "--on", "gpu:0", "--exclusive", code=5)
+    p.send_signal(signal.SIGTERM)
+    assert p.wait(timeout=WAIT_S) == 128 + signal.SIGTERM
+    row = [r for r in json.loads(c.run("devices", "--json")[0]) if r["key"] == "gpu:0"][0]
+    assert row["reserved"] == 0 and row["claims"] == 0 and row["pending"] == 0, row
+    c.run("run", "--on", "gpu:0", "--need", "1", "sh", "-c", "exit 7", code=7)
+    c.run("run", "--on", "gpu:0", "--need", "1", "--", "/no/such/command", code=127)
+    c.run("run", "--on", "gpu:0", "--need", "1", code=2)
+
+
+@test
+def a_claim_outlives_the_run_that_was_killed_but_not_its_command(c):
+    c.run("devices", "--add", "gpu:0", "--budget", "1GiB")
+    p = c.start("run", "--on", "gpu:0", "--exclusive", "--", "sh", "-c", "echo $$; exec sleep 60")
+    child = int(p.stdout.readline())
+    p.kill()
+    p.wait()
+    c.run("pick", "--on", "gpu:0", "--need", "1", code=5)
+    os.kill(child, signal.SIGKILL)
+    deadline = time.monotonic() + WAIT_S
+    while subprocess.run([PINION, "pick", "--on", "gpu:0", "--need", "1"], env=c.env, capture_output=True).returncode:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@test
 def top_once_shows_devices_and_users(c):
     child = c.child("count", "test:0", "2")
     assert hear(child) == "counting"
