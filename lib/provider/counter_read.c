@@ -116,20 +116,27 @@ static __attribute__((noinline, cold)) int refuse_pending(const struct counts_de
 }
 
 /* The two passes of pinion_lanes_high() over a device's part of the roster. */
-static inline int64_t roster_high(const struct counter_file *f, const uint32_t *line, uint32_t n)
+static int64_t roster_high(const struct counter_file *f, const uint32_t *line, uint32_t n)
 {
 	uint64_t completed = 0, submitted = 0;
 
-	/* The commonest case, without the loops' overhead: one process of one thread. */
-	if (n == 1) {
-		completed = pinion_lane_completed(roster_lane(f, line[0]), PINION_BOTH);
-		return pinion_lane_submitted(roster_lane(f, line[0]), PINION_BOTH) - completed;
-	}
 	for (uint32_t i = 0; i < n; i++)
 		completed += pinion_lane_completed(roster_lane(f, line[i]), PINION_BOTH);
 	for (uint32_t i = 0; i < n; i++)
 		submitted += pinion_lane_submitted(roster_lane(f, line[i]), PINION_BOTH);
 	return submitted - completed;
+}
+
+/* A device with no lane or several; out of the loop over devices, which is for those with one. */
+static __attribute__((noinline)) int64_t roster_many(const struct counts *c, const struct counts_device *dev)
+{
+	const struct roster_device *d = &c->roster->device[dev->index];
+	uint32_t first = d->first, count = d->count;
+
+	/* Also where a rebuild under the reading tore the two apart. */
+	if ((uint64_t)first + count > ROSTER_LINES)
+		return walk_pending(c, dev, false);
+	return roster_high(c->file, &c->roster->line[first], count);
 }
 
 /* One reading of several devices from the roster; -EAGAIN when it could not be believed. */
@@ -139,18 +146,22 @@ static inline int roster_pending(const struct counts *c, const struct counts_dev
 	uint32_t version = roster_begin(c);
 
 	for (size_t i = 0; i < n; i++) {
-		const struct roster_device *d = &r->device[dev[i]->index];
-		uint32_t first = d->first, count = d->count;
-		int64_t high;
+		const struct roster_head *head = &r->head[dev[i]->index];
+		const struct pinion_lane *only = __atomic_load_n(&head->only, __ATOMIC_RELAXED);
+		uint64_t high;
 
-		if (__builtin_expect(d->generation != dev[i]->generation, 0))
+		if (__builtin_expect(head->generation != dev[i]->generation, 0))
 			return refuse_pending(dev[i]);
-		/* Also where a rebuild under the reading tore the two apart. */
-		if (__builtin_expect((uint64_t)first + count > ROSTER_LINES, 0))
-			high = walk_pending(c, dev[i], false);
-		else
-			high = roster_high(c->file, &r->line[first], count);
-		pending[i] = high < 0 ? 0 : high > UINT32_MAX ? UINT32_MAX : high;
+		if (__builtin_expect(only != NULL, 1)) {
+			high = pinion_lane_completed(only, PINION_BOTH);
+			high = pinion_lane_submitted(only, PINION_BOTH) - high;
+		} else {
+			high = roster_many(c, dev[i]);
+		}
+		/* Below 0 as well: a unit may end on a lane that was not seen to begin it. */
+		if (__builtin_expect(high > UINT32_MAX, 0))
+			high = (int64_t)high < 0 ? 0 : UINT32_MAX;
+		pending[i] = high;
 	}
 	return roster_end(c, version) ? 0 : -EAGAIN;
 }

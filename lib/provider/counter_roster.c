@@ -78,7 +78,8 @@ static void rebuild(const struct counter_file *f, struct counter_roster *r)
 			generation = 0;
 		if (generation)
 			count = note_lanes(f, r, d, &at) ? at - first : ROSTER_OVERFLOW;
-		__atomic_store_n(&r->device[d].generation, generation, __ATOMIC_RELAXED);
+		__atomic_store_n(&r->head[d].generation, generation, __ATOMIC_RELAXED);
+		__atomic_store_n(&r->head[d].only, count == 1 ? roster_lane(f, r->line[first]) : NULL, __ATOMIC_RELAXED);
 		__atomic_store_n(&r->device[d].first, first, __ATOMIC_RELAXED);
 		__atomic_store_n(&r->device[d].count, count, __ATOMIC_RELAXED);
 	}

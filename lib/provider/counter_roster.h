@@ -17,15 +17,21 @@
 #define ROSTER_OVERFLOW UINT32_MAX
 
 struct roster_device {
-	uint64_t generation; /* 0: none, or one without a queue */
-	uint32_t first;	     /* its part of line[] */
-	uint32_t count;	     /* or ROSTER_OVERFLOW */
+	uint32_t first; /* its part of line[] */
+	uint32_t count; /* or ROSTER_OVERFLOW */
+};
+
+/* What a reading of one device looks at first, four to a cache line. */
+struct roster_head {
+	uint64_t generation;	       /* 0: none, or one without a queue */
+	const struct pinion_lane *only; /* its lane when there is just one, the commonest case; else NULL */
 };
 
 struct counter_roster {
 	uint32_t version; /* odd while it is rebuilt */
 	uint32_t owners;
 	uint64_t seq;
+	struct roster_head head[COUNTER_DEVICES];
 	struct roster_device device[COUNTER_DEVICES];
 	uint32_t slot[COUNTER_SLOTS]; /* the living, and their owner words */
 	uint32_t word[COUNTER_SLOTS];
