@@ -359,7 +359,7 @@ START_TEST(two_loaders_of_one_name_one_wins)
 	if (!shared)
 		shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	for (int round = 0; round < 20; round++) {
-		shared->go_on = 0;
+		shared->go_on = shared->forked = 0;
 		for (int i = 0; i < 4; i++) {
 			if (fork() == 0) {
 				struct pinion_context *own;
@@ -372,13 +372,16 @@ START_TEST(two_loaders_of_one_name_one_wins)
 				ret = pinion_holder_open(own, "m", path, &h);
 				if (ret && ret != -EEXIST)
 					_exit(4);
+				__atomic_add_fetch(&shared->forked, 1, __ATOMIC_SEQ_CST);
 				while (shared->go_on == 1)
 					usleep(100);
 				_exit(ret ? 1 : 0);
 			}
 		}
 		shared->go_on = 1;
-		usleep(20000);
+		/* Nobody leaves before everybody has tried. */
+		while (shared->forked < 4)
+			usleep(200);
 		shared->go_on = 2;
 		wins = 0;
 		for (int i = 0; i < 4; i++) {
