@@ -105,8 +105,9 @@ static int no_upload(const struct backend_device *dev, struct backend_memory *ds
 static enum pinion_fit derived_fit(const struct backend_device *dev, uint64_t bytes)
 {
 	uint64_t available, total;
-	bool has_available = !dev->ops.available(dev, &available);
-	bool has_total = !dev->ops.total(dev, &total);
+	/* A default's answer is known, and its sentence would cost a selector more than the rest of its choice. */
+	bool has_available = dev->ops.available != no_available && !dev->ops.available(dev, &available);
+	bool has_total = dev->ops.total != no_total && !dev->ops.total(dev, &total);
 
 	return pinion_fit_of(has_available ? &available : NULL, has_total ? &total : NULL, bytes);
 }
