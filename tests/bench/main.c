@@ -26,6 +26,7 @@ static const struct group {
 } groups[] = {
 	{ "counts", rows_counts, false, "begin + end of a unit, on one thread and on two; no system calls" },
 	{ "totals", rows_totals, false, "what is in flight, over 1 session and over 64" },
+	{ "select", rows_select, false, "a choice among eight devices, would_fit, and a pick" },
 	{ "handover", rows_handover, false, "a buffer, and a model of 300 tensors, to another process" },
 	{ "cold", rows_cold, true, "a GGUF file that the page cache does not hold" },
 	{ "moved", rows_moved, true, "the same where every byte must be moved" },

@@ -24,6 +24,7 @@ struct rows {
 
 void rows_counts(struct rows *r);
 void rows_totals(struct rows *r);
+void rows_select(struct rows *r);
 void rows_handover(struct rows *r);
 
 /* With the page size that shared memory gets at present. */

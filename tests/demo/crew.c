@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * crew: four workers on one model. Shows what they have in flight while they work, kills one of them in the middle of
- * it, and checks that its share is gone from the table at once and that nothing else is.
+ * crew: four workers on one model, routed to two devices. For each it picks a device and claims what the worker needs
+ * there, and hands the claim over. It shows what they have in flight while they work, kills one of them in the middle of
+ * it, and checks that its share and its claim are gone from the table at once and that nothing else is. The one that
+ * takes the killed one's place is picked for anew.
  *
  * The total can be checked to the unit because three of the four are held still with a number of units that they say
  * themselves; the fourth is not, and is killed at work.
  */
 #include "flight.h"
 #include "member.h"
+#include "product.h"
+#include "route.h"
 #include "share.h"
 
 #include <err.h>
@@ -25,8 +29,6 @@
 
 #define WORKERS	    4
 #define VICTIM	    2 /* worker 3 */
-#define DEVICE	    "demo-cpu"
-#define CAPACITY    4
 #define PATIENCE_NS (INT64_C(30) * 1000000000)
 #define MIB	    (1024.0 * 1024)
 
@@ -37,8 +39,9 @@ struct crew {
 	const char *tool;   /* path of pinion */
 	unsigned int show_ms;
 	struct pinion_context *ctx;
-	struct pinion_device *dev;
+	struct route route;
 	struct member member[WORKERS];
+	uint64_t need[WORKERS]; /* bytes that a worker computes with */
 	struct pinion_name_info model;
 	double attach_ns[WORKERS + 1];
 	unsigned int attached;
@@ -55,20 +58,49 @@ static void on_signal(int sig)
 
 /* ---- the members ------------------------------------------------------------------------------------------------- */
 
-static int start(struct crew *c, unsigned int i)
+static void read_needs(struct crew *c)
 {
-	char share[16], shares[16], units[16];
+	struct products all;
+	struct need need;
+
+	products_read(c->reference, false, &all);
+	for (unsigned int i = 0; i < WORKERS; i++) {
+		products_need(&all, i, WORKERS, &need);
+		c->need[i] = need_bytes(&need);
+	}
+	products_free(&all);
+}
+
+static int send_to_device(struct crew *c, unsigned int i)
+{
 	struct member *m = &c->member[i];
-	char *const argv[] = { (char *)c->worker, (char *)c->name, (char *)c->reference, share, shares, units, NULL };
-	int ret;
+	int ret = route_pick(&c->route, c->need[i], &m->claim);
 
 	snprintf(m->name, sizeof(m->name), "worker %u", i + 1);
+	if (ret)
+		fprintf(stderr, "routing %s: %s\n", m->name, pinion_error());
+	else
+		printf("%s is routed to %s, with a claim on %" PRIu32 " units and %.1f KiB there\n", m->name,
+		       route_key(m->claim.device), m->claim.units, m->claim.bytes / 1024.0);
+	return ret;
+}
+
+/* The worker inherits the claim; with ours let go it is the worker's alone, and ends when the worker does. */
+static int start(struct crew *c, unsigned int i)
+{
+	char share[16], shares[16], units[16], claim[16];
+	struct member *m = &c->member[i];
+	char *const argv[] = { (char *)c->worker, (char *)c->name, (char *)c->reference, share, shares, units, claim, NULL };
+	int ret;
+
 	snprintf(share, sizeof(share), "%u", i);
 	snprintf(shares, sizeof(shares), "%d", WORKERS);
 	snprintf(units, sizeof(units), "%u", 2 * i + 3);
-	ret = member_start(m, argv);
+	snprintf(claim, sizeof(claim), "%d", route_fd(&m->claim));
+	ret = member_start(m, argv, route_fd(&m->claim));
 	if (ret)
 		fprintf(stderr, "starting %s: %s\n", m->name, strerror(-ret));
+	route_let_go(&m->claim);
 	return ret;
 }
 
@@ -85,10 +117,13 @@ static int hear_attached(struct crew *c, unsigned int i)
 	return 0;
 }
 
+/* Each pick sees the claims of those before it, though none of them has begun to work. */
 static int start_all(struct crew *c)
 {
 	int ret = 0;
 
+	for (unsigned int i = 0; !ret && i < WORKERS; i++)
+		ret = send_to_device(c, i);
 	for (unsigned int i = 0; !ret && i < WORKERS; i++)
 		ret = start(c, i);
 	for (unsigned int i = 0; !ret && i < WORKERS; i++)
@@ -151,11 +186,56 @@ static int check_one_copy(struct crew *c)
 
 static int look(struct crew *c, struct flight *f)
 {
-	int ret = flight_read(c->dev, f);
+	int ret = flight_read(&c->route, f);
 
 	if (ret)
 		fprintf(stderr, "%s\n", pinion_error());
 	return ret ? ret : interrupted ? -EINTR : 0;
+}
+
+/* What is claimed on a device is what its living workers claimed, and no more. */
+static int check_claims(const struct crew *c, const struct flight *f)
+{
+	int ret = 0;
+
+	for (unsigned int d = 0; d < ROUTE_DEVICES; d++) {
+		const struct flight_on *on = &f->on[d];
+		uint32_t claims = 0, units = 0;
+		uint64_t bytes = 0;
+
+		for (unsigned int i = 0; i < WORKERS; i++) {
+			const struct member *m = &c->member[i];
+
+			if (!m->pid || m->claim.device != d)
+				continue;
+			claims++;
+			units += m->claim.units;
+			bytes += m->claim.bytes;
+		}
+		if (on->claims == claims && on->reserved_units == units && on->reserved == bytes)
+			continue;
+		fprintf(stderr,
+			"the living claimed %" PRIu32 " times %" PRIu32 " units and %" PRIu64
+			" bytes on %s, and the table says %" PRIu32 " times %" PRIu32 " and %" PRIu64 "\n",
+			claims, units, bytes, route_key(d), on->claims, on->reserved_units, on->reserved);
+		ret = -EBADMSG;
+	}
+	return ret;
+}
+
+/* Two workers fill a device, so that no policy can send a third there. */
+static int check_spread(struct crew *c)
+{
+	struct flight f;
+	int ret = look(c, &f);
+
+	for (unsigned int d = 0; !ret && d < ROUTE_DEVICES; d++) {
+		if (f.on[d].claims == WORKERS / ROUTE_DEVICES)
+			continue;
+		fprintf(stderr, "%" PRIu32 " of %d workers were routed to %s\n", f.on[d].claims, WORKERS, route_key(d));
+		ret = -EBADMSG;
+	}
+	return ret ? ret : check_claims(c, &f);
 }
 
 static void pause_ms(unsigned int ms)
@@ -174,7 +254,7 @@ static int show_live(struct crew *c)
 	struct flight f;
 	int ret = 0;
 
-	printf("\nin flight on %s, which works on %d at once:\n", DEVICE, CAPACITY);
+	printf("\nin flight on %d devices, which work on %d at once each:\n", ROUTE_DEVICES, ROUTE_CAPACITY);
 	for (unsigned int ms = 0; !ret && ms < c->show_ms; ms += step) {
 		pause_ms(step);
 		ret = look(c, &f);
@@ -202,28 +282,49 @@ static int hold_others(struct crew *c)
 	return 0;
 }
 
-/* Whether the table says of the living what they say themselves, and nothing of anyone else. */
+/* Whether a device's rows say of the living what they say themselves, and nothing of anyone else. */
+static int check_device(const struct crew *c, const struct flight *f, unsigned int d, unsigned int *sum)
+{
+	const struct flight_on *on = &f->on[d];
+	unsigned int here = 0, rows = 0;
+	int ret = 0;
+
+	for (unsigned int i = 0; i < WORKERS; i++) {
+		const struct member *m = &c->member[i];
+		const struct pinion_device_user *user = flight_of(on, m->pid);
+
+		if (!m->pid || m->claim.device != d)
+			continue;
+		rows++;
+		here += m->held;
+		if (!user || user->pending != m->held) {
+			fprintf(stderr, "%s has %u in flight on %s and the table says %" PRIu64 "\n", m->name, m->held,
+				route_key(d), user ? user->pending : 0);
+			ret = -EBADMSG;
+		}
+	}
+	if (on->total != here || on->users != rows) {
+		fprintf(stderr, "%u living have %u in flight on %s and the table says %zu have %" PRIu32 "\n", rows, here,
+			route_key(d), on->users, on->total);
+		ret = -EBADMSG;
+	}
+	*sum += here;
+	return ret;
+}
+
+/* The same of both devices, and that their total is that of the living. */
 static int check_table(const struct crew *c, const struct flight *f, pid_t dead)
 {
 	unsigned int sum = 0;
 	int ret = 0;
 
-	for (unsigned int i = 0; i < WORKERS; i++) {
-		const struct member *m = &c->member[i];
-		const struct pinion_device_user *user = flight_of(f, m->pid);
-
-		if (!m->pid)
-			continue;
-		sum += m->held;
-		if (!user || user->pending != m->held) {
-			fprintf(stderr, "%s has %u in flight and the table says %" PRIu64 "\n", m->name, m->held,
-				user ? user->pending : 0);
+	for (unsigned int d = 0; d < ROUTE_DEVICES; d++) {
+		if (check_device(c, f, d, &sum))
+			ret = -EBADMSG;
+		if (flight_of(&f->on[d], dead)) {
+			fprintf(stderr, "pid %d is dead and still in the table of %s\n", dead, route_key(d));
 			ret = -EBADMSG;
 		}
-	}
-	if (flight_of(f, dead)) {
-		fprintf(stderr, "pid %d is dead and still in the table\n", dead);
-		ret = -EBADMSG;
 	}
 	if (f->total != sum) {
 		fprintf(stderr, "the living have %u in flight and the table says %" PRIu32 "\n", sum, f->total);
@@ -232,6 +333,28 @@ static int check_table(const struct crew *c, const struct flight *f, pid_t dead)
 	if (!ret)
 		printf("its row is gone, and the total is what the living say they have, %u\n", sum);
 	return ret;
+}
+
+/* Whether between the two readings the dead one's claim went, exactly it, and no claim elsewhere. */
+static int check_claim_gone(const struct flight *before, const struct flight *after, const struct member *dead)
+{
+	for (unsigned int d = 0; d < ROUTE_DEVICES; d++) {
+		const struct flight_on *b = &before->on[d], *a = &after->on[d];
+		bool here = dead->claim.device == d;
+
+		if (b->claims - a->claims == here && b->reserved_units - a->reserved_units == here * dead->claim.units &&
+		    b->reserved - a->reserved == here * dead->claim.bytes)
+			continue;
+		fprintf(stderr,
+			"%s had %" PRIu32 " claims on %" PRIu32 " units and %" PRIu64 " bytes and has %" PRIu32 " on %" PRIu32
+			" and %" PRIu64 ", which is not the claim of %s less\n",
+			route_key(d), b->claims, b->reserved_units, b->reserved, a->claims, a->reserved_units, a->reserved,
+			dead->name);
+		return -EBADMSG;
+	}
+	printf("its claim is gone too: %" PRIu32 " units and %.1f KiB of %s are free again\n", dead->claim.units,
+	       dead->claim.bytes / 1024.0, route_key(dead->claim.device));
+	return 0;
 }
 
 /* Waits until the victim has something in flight, which is nearly always. */
@@ -244,7 +367,7 @@ static int catch_at_work(struct crew *c, struct flight *f)
 		const struct pinion_device_user *user;
 
 		ret = look(c, f);
-		user = flight_of(f, c->member[VICTIM].pid);
+		user = flight_of(&f->on[c->member[VICTIM].claim.device], c->member[VICTIM].pid);
 		if (ret || (user && user->pending))
 			return ret;
 	} while (pinion_deadline_in(0) < deadline);
@@ -265,7 +388,7 @@ static int kill_victim(struct crew *c)
 		return ret;
 	memcpy(were, c->member, sizeof(were));
 	member_end(victim, SIGKILL);
-	ret = flight_read(c->dev, &after);
+	ret = flight_read(&c->route, &after);
 	printf("\nworkers 1, 2 and 4 are held still, worker 3 works on:\n");
 	flight_table(&before, were, WORKERS, false);
 	if (ret) {
@@ -277,7 +400,11 @@ static int kill_victim(struct crew *c)
 	flight_table(&after, c->member, WORKERS, false);
 	ret = check_table(c, &after, were[VICTIM].pid);
 	if (!ret)
-		ret = pinion_device_info(c->dev, &info);
+		ret = check_claim_gone(&before, &after, &were[VICTIM]);
+	if (!ret)
+		ret = check_claims(c, &after);
+	if (!ret)
+		ret = pinion_device_info(c->route.dev[were[VICTIM].claim.device], &info);
 	c->reclaimed = info.reclaimed;
 	return ret;
 }
@@ -285,8 +412,10 @@ static int kill_victim(struct crew *c)
 /* The killed one's share is done by another process, so that no result is missing. */
 static int replace_victim(struct crew *c)
 {
-	int ret = start(c, VICTIM);
+	int ret = send_to_device(c, VICTIM);
 
+	if (!ret)
+		ret = start(c, VICTIM);
 	if (!ret)
 		ret = hear_attached(c, VICTIM);
 	for (unsigned int i = 0; !ret && i < WORKERS; i++) {
@@ -339,14 +468,19 @@ static int finish(struct crew *c)
 	return ret;
 }
 
-/* With everyone gone nothing may be left in flight. */
+/* With everyone gone nothing may be left in flight, nor claimed. */
 static int check_nothing_left(struct crew *c)
 {
 	struct flight f;
 	int ret = look(c, &f);
 
-	if (!ret && (f.total || f.users)) {
-		fprintf(stderr, "everyone is gone, and %" PRIu32 " are in flight by %zu\n", f.total, f.users);
+	for (unsigned int d = 0; !ret && d < ROUTE_DEVICES; d++) {
+		const struct flight_on *on = &f.on[d];
+
+		if (!on->total && !on->users && !on->claims)
+			continue;
+		fprintf(stderr, "everyone is gone, and on %s %" PRIu32 " are in flight by %zu and %" PRIu32 " claims stand\n",
+			route_key(d), on->total, on->users, on->claims);
 		ret = -EBADMSG;
 	}
 	return ret;
@@ -387,16 +521,18 @@ static int write_summary(struct crew *c, const char *path)
 
 static int run(struct crew *c, const char *summary)
 {
-	struct pinion_device_opts device = { .size = sizeof(device), .capacity = CAPACITY };
 	int ret = pinion_open(NULL, &c->ctx);
 
 	if (!ret)
-		ret = pinion_device_add(c->ctx, DEVICE, &device, &c->dev);
+		ret = route_open(c->ctx, &c->route);
 	if (ret) {
 		fprintf(stderr, "%s\n", pinion_error());
 		return ret;
 	}
+	read_needs(c);
 	ret = start_all(c);
+	if (!ret)
+		ret = check_spread(c);
 	if (!ret)
 		ret = check_one_copy(c);
 	if (!ret)
@@ -441,8 +577,10 @@ int main(int argc, char **argv)
 	setlinebuf(stdout);
 	catch_signals();
 	ret = run(&c, argv[6]);
-	for (unsigned int i = 0; i < WORKERS; i++)
+	for (unsigned int i = 0; i < WORKERS; i++) {
 		member_end(&c.member[i], SIGKILL);
+		route_let_go(&c.member[i].claim);
+	}
 	if (c.ctx)
 		pinion_close(c.ctx);
 	if (interrupted)

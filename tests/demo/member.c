@@ -13,17 +13,18 @@
 
 #define SILENCE_MS 60000
 
-static void become(char *const argv[], int in, int out)
+/* The flag is dropped here and not before the fork: others that are started must not hold the claim as well. */
+static void become(char *const argv[], int in, int out, int fd)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0)
+	if (dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 || fcntl(fd, F_SETFD, 0))
 		_exit(127);
 	execv(argv[0], argv);
 	fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
 	_exit(127);
 }
 
-int member_start(struct member *m, char *const argv[])
+int member_start(struct member *m, char *const argv[], int fd)
 {
 	int to[2], from[2], err;
 
@@ -40,7 +41,7 @@ int member_start(struct member *m, char *const argv[])
 		goto err_from;
 	}
 	if (!m->pid)
-		become(argv, to[0], from[1]);
+		become(argv, to[0], from[1], fd);
 	close(to[0]);
 	close(from[1]);
 	m->to = to[1];

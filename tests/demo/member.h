@@ -7,10 +7,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "route.h"
+
 struct member {
 	char name[16]; /* "worker 2" */
 	pid_t pid;     /* 0: none runs */
-	int to, from;  /* -1: closed */
+	struct claim claim;
+	int to, from; /* -1: closed */
 	char line[256];
 	size_t line_bytes;
 	/* What it said: */
@@ -19,8 +22,8 @@ struct member {
 	uint64_t tensors, products, checked, compared, wrong;
 };
 
-/* Starts @argv, which ends by itself when this process does. 0 or -errno. */
-int member_start(struct member *m, char *const argv[]);
+/* Starts @argv, which ends by itself when this process does; it alone inherits @fd. 0 or -errno. */
+int member_start(struct member *m, char *const argv[], int fd);
 
 /* Says one letter. */
 void member_say(struct member *m, char letter);

@@ -61,6 +61,15 @@ static void read_expected(const char *prefix, struct products *out)
 	}
 }
 
+/* Bands of one tensor are lines one after another. */
+static void number_tensor(struct products *out)
+{
+	struct product *last = &out->product[out->n - 1];
+
+	if (out->n > 1)
+		last->tensor = last[-1].tensor + (strcmp(last->name, last[-1].name) != 0);
+}
+
 void products_read(const char *prefix, bool results, struct products *out)
 {
 	char path[4096], *line = NULL;
@@ -75,6 +84,7 @@ void products_read(const char *prefix, bool results, struct products *out)
 		memset(&out->product[out->n], 0, sizeof(*out->product));
 		if (!parse_line(line, &out->product[out->n++]))
 			errx(1, "%s: line %zu is no product", path, out->n);
+		number_tensor(out);
 	}
 	free(line);
 	fclose(f);
@@ -96,6 +106,37 @@ void product_write(FILE *out, const struct product *p, const char *digest)
 {
 	fprintf(out, "%s\t%s\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%s\n", p->name, p->type, p->cols, p->first, p->rows,
 		digest ? digest : "-");
+}
+
+/* ---- shares ------------------------------------------------------------------------------------------------------ */
+
+bool product_is_of(const struct product *p, unsigned int mine, unsigned int of)
+{
+	return p->tensor % of == mine;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+void products_need(const struct products *p, unsigned int mine, unsigned int of, struct need *out)
+{
+	*out = (struct need){ 0 };
+	for (size_t i = 0; i < p->n; i++) {
+		const struct product *one = &p->product[i];
+
+		if (!product_is_of(one, mine, of))
+			continue;
+		out->elems = larger(out->elems, one->rows * one->cols);
+		out->rows = larger(out->rows, one->rows);
+		out->cols = larger(out->cols, one->cols);
+	}
+}
+
+uint64_t need_bytes(const struct need *need)
+{
+	return (need->elems + need->cols) * sizeof(float) + need->rows * sizeof(double);
 }
 
 /* ---- what is multiplied ------------------------------------------------------------------------------------------ */

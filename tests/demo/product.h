@@ -24,6 +24,7 @@ struct expected {
 
 struct product {
 	char *name;
+	uint64_t tensor; /* how many others are before it in the list */
 	char type[16];
 	uint64_t cols;
 	uint64_t first;
@@ -42,6 +43,21 @@ struct products {
 /* Reads PREFIX.tsv, and PREFIX.f64 where @results. Ends the program with a sentence when they are not whole. */
 void products_read(const char *prefix, bool results, struct products *out);
 void products_free(struct products *p);
+
+/* Tensors are dealt to workers in turn, each with all its bands: whether @p falls to worker @mine (from 0) of @of. */
+bool product_is_of(const struct product *p, unsigned int mine, unsigned int of);
+
+/* The largest that a worker has to keep at once of its share. */
+struct need {
+	uint64_t elems; /* of a product's rows, decoded */
+	uint64_t rows;
+	uint64_t cols;
+};
+
+void products_need(const struct products *p, unsigned int mine, unsigned int of, struct need *out);
+
+/* Bytes of the decoded rows, of the vector and of the sums. */
+uint64_t need_bytes(const struct need *need);
 
 /* Writes one line; @digest NULL where the list has no results yet or this product is not checked. */
 void product_write(FILE *out, const struct product *p, const char *digest);

@@ -3,6 +3,9 @@
  * worker: attaches to a model by name and multiplies its share of a list of products, over and over, through a stream
  * that counts each of them on a device; compares every result with the reference.
  *
+ * Which device that is, demo-crew picked: it hands over a claim on it as a descriptor, which the worker inherits, adopts
+ * and holds until it ends. What its rows decode to has to fit the claim.
+ *
  * demo-crew speaks to it on stdin, a letter at a time, and it answers on stdout, a line at a time:
  *
  *   (start)  attached NS TOUCHED_NS    how long the attach took, and touching every page after it
@@ -26,8 +29,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define DEVICE	  "demo-cpu"
-#define CAPACITY  4
 #define ATTACH_NS (INT64_C(60) * 1000000000)
 #define DEEPEST	  12
 #define TOLERANCE 1e-9 /* of the sum of |w||x|: the floats are equal, only the order of sums in doubles differs */
@@ -44,6 +45,7 @@ struct job {
 struct worker {
 	char name[16]; /* "worker 2", which begins its sentences too */
 	struct pinion_model *model;
+	struct pinion_reservation *claim;
 	struct pinion_stream *stream;
 	struct products products;
 	struct job *job;
@@ -127,12 +129,28 @@ static void find_rows(struct worker *worker, const char *format, struct job *job
 	job->type = t.type;
 }
 
-/* Tensors are dealt in turn, each with all its bands. */
+/* A claim that is kept to: what is computed with takes no more than was claimed for it. */
+static void make_room(struct worker *worker, const struct need *need)
+{
+	struct pinion_reservation_info info = { .size = sizeof(info) };
+
+	if (pinion_reservation_info(worker->claim, &info))
+		errx(1, "%s", pinion_error());
+	if (need_bytes(need) > info.bytes)
+		errx(1, "%" PRIu64 " bytes are claimed on %s and the share needs %" PRIu64, info.bytes, info.key,
+		     need_bytes(need));
+	worker->x = product_vector(need->cols);
+	worker->w = calloc(need->elems, sizeof(*worker->w));
+	worker->y = calloc(need->rows, sizeof(*worker->y));
+	if (!worker->w || !worker->y)
+		err(1, "%" PRIu64 " floats", need->elems);
+}
+
 static void take_share(struct worker *worker, unsigned int mine, unsigned int of)
 {
 	struct pinion_index_info info = { .size = sizeof(info) };
-	uint64_t tensor = 0, elems = 0, rows = 0, cols = 0;
 	const struct products *all = &worker->products;
+	struct need need;
 
 	if (pinion_model_info(worker->model, &info))
 		errx(1, "%s", pinion_error());
@@ -140,22 +158,15 @@ static void take_share(struct worker *worker, unsigned int mine, unsigned int of
 	for (size_t i = 0; worker->job && i < all->n; i++) {
 		const struct product *p = &all->product[i];
 
-		tensor += i && strcmp(p->name, p[-1].name);
-		if (tensor % of != mine)
+		if (!product_is_of(p, mine, of))
 			continue;
 		worker->job[worker->jobs] = (struct job){ .worker = worker, .product = p };
 		find_rows(worker, info.format, &worker->job[worker->jobs++]);
-		elems = p->rows * p->cols > elems ? p->rows * p->cols : elems;
-		rows = p->rows > rows ? p->rows : rows;
-		cols = p->cols > cols ? p->cols : cols;
 	}
 	if (!worker->jobs)
 		errx(1, "there are fewer tensors than workers");
-	worker->x = product_vector(cols);
-	worker->w = calloc(elems, sizeof(*worker->w));
-	worker->y = calloc(rows, sizeof(*worker->y));
-	if (!worker->w || !worker->y)
-		err(1, "%" PRIu64 " floats", elems);
+	products_need(all, mine, of, &need);
+	make_room(worker, &need);
 }
 
 static uint64_t count_tensors(const struct worker *worker)
@@ -257,8 +268,6 @@ static void touch(const struct pinion_model *m)
 static void attach(struct worker *worker, struct pinion_context *ctx, const char *name)
 {
 	struct pinion_attach_opts opts = { .size = sizeof(opts), .deadline_ns = pinion_deadline_in(ATTACH_NS) };
-	struct pinion_device_opts device = { .size = sizeof(device), .capacity = CAPACITY };
-	struct pinion_device *dev;
 	int64_t start = now_ns(), attached;
 
 	if (pinion_model_attach(ctx, name, &opts, &worker->model))
@@ -266,8 +275,17 @@ static void attach(struct worker *worker, struct pinion_context *ctx, const char
 	attached = now_ns();
 	touch(worker->model);
 	printf("attached %" PRId64 " %" PRId64 "\n", attached - start, now_ns() - attached);
-	if (pinion_device_add(ctx, DEVICE, &device, &dev) || pinion_stream_new(dev, NULL, &worker->stream))
+}
+
+/* The claim is this process's from here on, by a descriptor of its own; the one that came with it is of no more use. */
+static void take_claim(struct worker *worker, struct pinion_context *ctx, int fd)
+{
+	struct pinion_device *dev;
+
+	if (pinion_reservation_adopt(ctx, fd, &worker->claim) || pinion_reservation_device(worker->claim, &dev) ||
+	    pinion_stream_new(dev, NULL, &worker->stream))
 		errx(1, "%s", pinion_error());
+	close(fd);
 }
 
 /* The next letter, 0 when there is none yet, 'q' when demo-crew is gone. */
@@ -305,6 +323,7 @@ static void obey(struct worker *worker, unsigned int units)
 static void give_up(struct worker *worker)
 {
 	pinion_stream_free(worker->stream);
+	pinion_reservation_free(worker->claim);
 	pinion_model_free(worker->model);
 	products_free(&worker->products);
 	free(worker->job);
@@ -320,8 +339,9 @@ int main(int argc, char **argv)
 	struct pinion_context *ctx;
 	unsigned int mine, of;
 
-	if (argc != 6)
-		errx(2, "usage: demo-worker NAME REFERENCE SHARE SHARES UNITS (SHARE from 0; UNITS in flight when held)");
+	if (argc != 7)
+		errx(2, "usage: demo-worker NAME REFERENCE SHARE SHARES UNITS CLAIM\n"
+			"(SHARE from 0; UNITS in flight when held; CLAIM: a descriptor)");
 	mine = atoi(argv[3]);
 	of = atoi(argv[4]);
 	snprintf(worker.name, sizeof(worker.name), "worker %u", mine + 1);
@@ -333,6 +353,7 @@ int main(int argc, char **argv)
 	products_read(argv[2], true, &worker.products);
 	if (pinion_open(NULL, &ctx))
 		errx(1, "%s", pinion_error());
+	take_claim(&worker, ctx, atoi(argv[6]));
 	attach(&worker, ctx, argv[1]);
 	take_share(&worker, mine, of);
 	obey(&worker, atoi(argv[5]));
