@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* cpu: the machine itself. Synchronous: a call is done when it returns, and there is no queue. */
-#include "../host/host.h"
 #include "cpu.h"
+#include "../host/host.h"
 
 static const struct backend_kernel kernels[] = {
 	HOST_KERNELS(PINION_OP_COPY, host_copy),

@@ -45,6 +45,9 @@ static size_t least(size_t a, size_t b)
 #define OF(name)  name##_f64
 #include "matmul_of.h"
 
+_Static_assert(sizeof(struct scratch_f64) % 64 == 0 && sizeof(struct scratch_f64) > sizeof(struct scratch_f32),
+	       "one for all");
+
 static void multiply(enum pinion_dtype dtype, const struct matrices *x, void *scratch)
 {
 	switch (dtype) {
@@ -92,7 +95,7 @@ int cpu_matmul(const struct backend_call *call)
 			      .b_column = b->stride[column] };
 	uint64_t index[PINION_RANK_MAX] = { 0 };
 	/* The largest of the three. */
-	void *scratch = malloc(sizeof(struct scratch_f64));
+	void *scratch = aligned_alloc(64, sizeof(struct scratch_f64));
 
 	if (!scratch)
 		return fail(ENOMEM, "no memory for the %zu bytes that a matmul packs into", sizeof(struct scratch_f64));

@@ -7,44 +7,41 @@
  *   NARROW(x)    back, rounding once
  *   OF(name)     the name for this dtype
  *
- * The result is made in blocks of ROWS x COLUMNS, each summed over all of k in memory of its own. For each stretch of k
- * the block's part of both matrices is packed: elements in the order they are used in, as REAL, whatever strides and dtype
- * they came with; then a tile of TALL x WIDE sums at a time stays in registers. What sticks out is packed as zeros.
+ * The result is made in blocks of ROWS x COLUMNS, each summed over all of k in memory of its own. For each stretch of
+ * k the block's part of both matrices is packed: elements in the order they are used in, as REAL, whatever strides and
+ * dtype they came with; then a tile of TALL x WIDE sums at a time stays in registers. What sticks out is packed as
+ * zeros.
  */
 
+/* A vector among other elements. The ones used are aligned: blocks and tiles begin at multiples of 64 bytes. */
 struct OF(vec) {
 	REAL lane __attribute__((vector_size(32)));
-};
+} __attribute__((may_alias));
 
-#define LANES (sizeof(struct OF(vec)) / sizeof(REAL))
-#define WIDE  (2 * LANES)
-
-static inline __attribute__((always_inline)) struct OF(vec) *OF(load)(struct OF(vec) *vec, const REAL *from)
-{
-	memcpy(vec, from, sizeof(*vec));
-	return vec;
-}
+#define LANES  (32 / sizeof(REAL))
+#define WIDE   (2 * LANES)
+#define VEC(p) (((struct OF(vec) *)(p))->lane)
 
 /* acc[i][j] += sum of a[p][i] * b[p][j]. By name, because an array of sums would live in memory. */
 static inline __attribute__((always_inline)) void OF(tile)(const REAL *a, const REAL *b, size_t depth, REAL *acc)
 {
-	struct OF(vec) l0, l1, l2, l3, l4, l5, r0, r1, r2, r3, r4, r5, b_left, b_right;
+	REAL __attribute__((vector_size(32))) l0, l1, l2, l3, l4, l5, r0, r1, r2, r3, r4, r5, left, right;
 
 #define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
 #define LOAD_ROW(i)                                                                                                    \
-	OF(load)(&l##i, acc + (i) * COLUMNS);                                                                       \
-	OF(load)(&r##i, acc + (i) * COLUMNS + LANES);
+	l##i = VEC(acc + (i) * COLUMNS);                                                                               \
+	r##i = VEC(acc + (i) * COLUMNS + LANES);
 #define ADD_ROW(i)                                                                                                     \
-	l##i.lane += a[i] * b_left.lane;                                                                                \
-	r##i.lane += a[i] * b_right.lane;
+	l##i += a[i] * left;                                                                                           \
+	r##i += a[i] * right;
 #define STORE_ROW(i)                                                                                                   \
-	memcpy(acc + (i) * COLUMNS, &l##i, sizeof(l##i));                                                        \
-	memcpy(acc + (i) * COLUMNS + LANES, &r##i, sizeof(r##i));
+	VEC(acc + (i) * COLUMNS) = l##i;                                                                               \
+	VEC(acc + (i) * COLUMNS + LANES) = r##i;
 
 	EACH_ROW(LOAD_ROW)
 	for (size_t p = 0; p < depth; p++, a += TALL, b += WIDE) {
-		OF(load)(&b_left, b);
-		OF(load)(&b_right, b + LANES);
+		left = VEC(b);
+		right = VEC(b + LANES);
 		EACH_ROW(ADD_ROW)
 	}
 	EACH_ROW(STORE_ROW)
@@ -68,17 +65,21 @@ static __attribute__((target("avx2,fma"))) void OF(tile_avx2)(const REAL *a, con
 #endif
 
 /*
- * Packs @count lines of @depth elements into groups of @group lines, side by side: a line is a row of the left matrix or a
- * column of the right one.
+ * Packs @count lines of @depth elements into groups of @group lines, side by side: a line is a row of the left matrix
+ * or a column of the right one.
  */
-static void OF(pack)(const STORED *from, int64_t line_step, int64_t depth_step, size_t count, size_t depth, size_t group,
-		     REAL *to)
+static void OF(pack)(const STORED *from, int64_t line_step, int64_t depth_step, size_t count, size_t depth,
+		     size_t group, REAL *to)
 {
-	for (size_t line = 0; line < count; line += group)
-		for (size_t p = 0; p < depth; p++)
-			for (size_t i = 0; i < group; i++, to++)
-				*to = line + i < count ? WIDEN(from[(int64_t)(line + i) * line_step + (int64_t)p * depth_step]) :
-							 0;
+	for (size_t line = 0; line < count; line += group) {
+		for (size_t p = 0; p < depth; p++) {
+			for (size_t i = 0; i < group; i++, to++) {
+				int64_t at = (int64_t)(line + i) * line_step + (int64_t)p * depth_step;
+
+				*to = line + i < count ? WIDEN(from[at]) : 0;
+			}
+		}
+	}
 }
 
 struct OF(scratch) {
@@ -124,6 +125,7 @@ static void OF(multiply)(const struct matrices *x, void *scratch)
 
 #undef LANES
 #undef WIDE
+#undef VEC
 #undef STORED
 #undef REAL
 #undef WIDEN

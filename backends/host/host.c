@@ -10,7 +10,8 @@ const struct pinion_transfer host_transfers[1] = {
 	{ .to = { PINION_BACKEND_CPU, 0 }, .path = PINION_PATH_SAME },
 };
 
-/* The kernel gives addresses for memory it does not have, and kills when it is written to. Small ones are not worth a look. */
+/* The kernel gives addresses for memory it does not have, and kills when it is written to. Small ones are not worth a
+ * look. */
 #define WORTH_A_LOOK (1u << 20)
 
 static int check_room(const struct backend_device *dev, uint64_t bytes)

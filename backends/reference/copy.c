@@ -77,8 +77,8 @@ static int64_t to_whole(const struct number *n)
 }
 
 /*
- * A double that rounds to every shorter float as the number does. More than 53 bits are cut to 53, the last of which says
- * whether anything was cut; no shorter float is short enough by one bit only, so it never decides alone.
+ * A double that rounds to every shorter float as the number does. More than 53 bits are cut to 53, the last of which
+ * says whether anything was cut; no shorter float is short enough by one bit only, so it never decides alone.
  */
 static double to_real(const struct number *n)
 {
@@ -149,7 +149,8 @@ static int write_element(enum pinion_dtype dtype, const struct number *n, void *
 	return ret;
 }
 
-/* The rules for views that overlap or have positions in common are those of views: a copy into row-major memory comes first. */
+/* The rules for views that overlap or have positions in common are those of views: a copy into row-major memory comes
+ * first. */
 static int copy_aside(const struct backend_call *call, bool cast)
 {
 	const struct pinion_view *src = &call->src[0], *dst = &call->dst;

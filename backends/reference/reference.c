@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * reference: the specification. One element after the other, in the order of the index, by the simplest code that is right;
- * every other backend is compared with it.
+ * reference: the specification. One element after the other, in the order of the index, by the simplest code that is
+ * right; every other backend is compared with it.
  */
 #include "reference.h"
 

@@ -6,7 +6,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* ---- making and freeing ------------------------------------------------------------------------------------------- */
+/* ---- making and freeing -------------------------------------------------------------------------------------------
+ */
 
 static int limits_check(const struct backend_device *backend, uint32_t rank, const uint64_t *shape)
 {
@@ -98,8 +99,8 @@ err_store:
 	return ret;
 }
 
-static int array_new(struct pinion_device *dev, enum pinion_dtype dtype, uint32_t rank, const uint64_t *shape, bool zero,
-		     struct pinion_array **out)
+static int array_new(struct pinion_device *dev, enum pinion_dtype dtype, uint32_t rank, const uint64_t *shape,
+		     bool zero, struct pinion_array **out)
 {
 	struct array_store *store = NULL;
 	uint64_t bytes;
@@ -160,13 +161,14 @@ PINION_API int pinion_array_share(const struct pinion_array *src, struct pinion_
 	if (ret)
 		return ret;
 	if (!backends_share(src->dev->backend, dev->backend))
-		return fail(EINVAL, "devices '%s' and '%s' share no memory; copy the array", src->dev->backend->desc.key,
-			    dev->backend->desc.key);
+		return fail(EINVAL, "devices '%s' and '%s' share no memory; copy the array",
+			    src->dev->backend->desc.key, dev->backend->desc.key);
 	__atomic_add_fetch(&src->store->refs, 1, __ATOMIC_RELAXED);
 	return array_over(dev, src->store, src->whole.dtype, src->whole.rank, src->whole.shape, out);
 }
 
-/* ---- layouts and operands ----------------------------------------------------------------------------------------- */
+/* ---- layouts and operands -----------------------------------------------------------------------------------------
+ */
 
 int array_layout(const struct pinion_array *array, const struct pinion_view *layout, struct pinion_view *out)
 {
@@ -214,9 +216,11 @@ static int matmul_check(const struct backend_call *call)
 			    a->rank, b->rank);
 	for (uint32_t axis = 0; axis + 2 < r; axis++)
 		if (a->shape[axis] != c->shape[axis] || b->shape[axis] != c->shape[axis])
-			return fail(EINVAL, "matmul: axis %" PRIu32 " differs; broadcast it with pinion_view_broadcast()",
+			return fail(EINVAL,
+				    "matmul: axis %" PRIu32 " differs; broadcast it with pinion_view_broadcast()",
 				    axis);
-	if (a->shape[r - 1] != b->shape[r - 2] || a->shape[r - 2] != c->shape[r - 2] || b->shape[r - 1] != c->shape[r - 1])
+	if (a->shape[r - 1] != b->shape[r - 2] || a->shape[r - 2] != c->shape[r - 2] ||
+	    b->shape[r - 1] != c->shape[r - 1])
 		return fail(EINVAL,
 			    "matmul: [%" PRIu64 ",%" PRIu64 "] times [%" PRIu64 ",%" PRIu64 "] is not [%" PRIu64
 			    ",%" PRIu64 "]",
@@ -240,7 +244,8 @@ static int op_check(enum pinion_op op, const struct backend_call *call)
 	return op == PINION_OP_COPY || op == PINION_OP_CAST ? same_shape(&call->dst, &call->src[0]) : 0;
 }
 
-/* Copies and casts keep the rules of views themselves; other kernels may have a result in one run, apart from its sources. */
+/* Copies and casts keep the rules of views themselves; other kernels may have a result in one run, apart from its
+ * sources. */
 static bool needs_aside(enum pinion_op op, const struct backend_call *call)
 {
 	if (op == PINION_OP_COPY || op == PINION_OP_CAST)
@@ -289,7 +294,8 @@ PINION_API int pinion_array_run(enum pinion_op op, const struct pinion_operand *
 	return needs_aside(op, &call) ? run_aside(kernel, &call, dst) : kernel->run(&call);
 }
 
-/* ---- ops with a result of their own --------------------------------------------------------------------------------- */
+/* ---- ops with a result of their own ---------------------------------------------------------------------------------
+ */
 
 /* Sources are only read, but one struct holds both. */
 static struct pinion_operand operand(const struct pinion_array *array, const struct pinion_view *layout)
@@ -394,7 +400,8 @@ PINION_API int pinion_array_matmul(const struct pinion_array *lhs, const struct 
 	return ret ? ret : run_into(PINION_OP_MATMUL, made, in, 2, out);
 }
 
-/* ---- to and from the host ------------------------------------------------------------------------------------------- */
+/* ---- to and from the host -------------------------------------------------------------------------------------------
+ */
 
 /* A row-major view over @memory with the shape of @like. */
 static int packed(const struct pinion_view *like, void *memory, struct pinion_view *out)
@@ -435,7 +442,8 @@ PINION_API int pinion_array_upload(struct pinion_device *dev, const struct pinio
 	struct pinion_view checked;
 	int ret;
 
-	ret = pinion_view_init(&checked, src->data, src->bytes, src->dtype, src->rank, src->shape, src->stride, src->offset);
+	ret = pinion_view_init(&checked, src->data, src->bytes, src->dtype, src->rank, src->shape, src->stride,
+			       src->offset);
 	if (!ret)
 		ret = array_like(dev, src->dtype, src, &array);
 	if (ret)
@@ -459,7 +467,8 @@ static int download_whole(const struct pinion_array *array, const struct pinion_
 
 	here.data = malloc(bytes ? bytes : 1);
 	if (!here.data)
-		return fail(ENOMEM, "no memory for the %" PRIu64 " bytes that come from '%s'", bytes, backend->desc.key);
+		return fail(ENOMEM, "no memory for the %" PRIu64 " bytes that come from '%s'", bytes,
+			    backend->desc.key);
 	ret = bytes ? backend->ops.download(backend, here.data, &array->store->memory, 0, bytes) : 0;
 	if (!ret)
 		ret = pinion_view_copy(dst, &here);

@@ -40,9 +40,9 @@ struct backend_memory {
 };
 
 /*
- * What a kernel works on. The views are over addresses of the device, and have elements. The kernels of copy and cast keep
- * to the rules of pinion_view_copy(), also for views that overlap. For all others the result is row-major without gaps, in
- * other memory than the sources, and these have any strides. Kernels that need scratch memory take their own.
+ * What a kernel works on. The views are over addresses of the device, and have elements. The kernels of copy and cast
+ * keep to the rules of pinion_view_copy(), also for views that overlap. For all others the result is row-major without
+ * gaps, in other memory than the sources, and these have any strides. Kernels that need scratch memory take their own.
  */
 struct backend_call {
 	const struct backend_device *dev;
@@ -138,8 +138,8 @@ struct backend_ops {
 };
 
 /*
- * A device as its backend describes it. Everything it points to stays for as long as the process. Transfers whose figures
- * were not measured get the fallback ones, whatever they hold.
+ * A device as its backend describes it. Everything it points to stays for as long as the process. Transfers whose
+ * figures were not measured get the fallback ones, whatever they hold.
  */
 struct backend_desc {
 	const char *key; /* as of pinion_device_add() */

@@ -48,7 +48,9 @@ PINION_API struct pinion_transfer pinion_path_fallback(enum pinion_path path)
 	/* What is no path costs what is always possible. */
 	enum pinion_path known = is_path(path) ? path : PINION_PATH_STAGED;
 
-	return (struct pinion_transfer){ .path = known, .bytes_per_ns = paths[known].bytes_per_ns, .latency_ns = paths[known].latency_ns };
+	return (struct pinion_transfer){ .path = known,
+					 .bytes_per_ns = paths[known].bytes_per_ns,
+					 .latency_ns = paths[known].latency_ns };
 }
 
 PINION_API uint64_t pinion_transfer_ns(const struct pinion_transfer *t, uint64_t bytes)
@@ -63,7 +65,9 @@ PINION_API uint64_t pinion_transfer_ns(const struct pinion_transfer *t, uint64_t
 
 PINION_API struct pinion_transfer pinion_transfer_join(const struct pinion_transfer *a, const struct pinion_transfer *b)
 {
-	struct pinion_transfer both = { .to = b->to, .path = a->path > b->path ? a->path : b->path, .measured = a->measured && b->measured };
+	struct pinion_transfer both = { .to = b->to,
+					.path = a->path > b->path ? a->path : b->path,
+					.measured = a->measured && b->measured };
 
 	both.bytes_per_ns = 1 / (1 / a->bytes_per_ns + 1 / b->bytes_per_ns);
 	if (__builtin_add_overflow(a->latency_ns, b->latency_ns, &both.latency_ns))

@@ -3,9 +3,9 @@
  * host memory: the figures of the machine's memory, measured by reading files and kept for a while. Any number of
  * threads read them without a lock.
  *
- * The figures are behind a sequence number, odd while they are written. Nobody waits: who finds it odd, or the figures too
- * old, measures for itself. Some time before they are too old one thread takes it on to measure anew, so that as a rule
- * the others never have to.
+ * The figures are behind a sequence number, odd while they are written. Nobody waits: who finds it odd, or the figures
+ * too old, measures for itself. Some time before they are too old one thread takes it on to measure anew, so that as a
+ * rule the others never have to.
  */
 #include "../memory/room.h"
 #include "backend.h"
@@ -187,7 +187,8 @@ int backend_host_pinned(uint64_t *left, uint64_t *limit)
 	struct figures f;
 
 	if (figures_get(&pinned, &f))
-		return fail(ENODATA, "no limit of pinned memory is set: RLIMIT_MEMLOCK is unlimited, or cannot be told");
+		return fail(ENODATA,
+			    "no limit of pinned memory is set: RLIMIT_MEMLOCK is unlimited, or cannot be told");
 	*left = f.value[0];
 	*limit = f.value[1];
 	return 0;

@@ -4,7 +4,8 @@
 
 #include <errno.h>
 
-static const struct backend_kernel *look_up(const struct backend_device *dev, enum pinion_op op, enum pinion_dtype dtype)
+static const struct backend_kernel *look_up(const struct backend_device *dev, enum pinion_op op,
+					    enum pinion_dtype dtype)
 {
 	for (size_t i = 0; i < dev->desc.kernel_count; i++)
 		if (dev->desc.kernels[i].op == op && dev->desc.kernels[i].dtype == dtype)

@@ -28,7 +28,8 @@ static const struct pinion_backend *asked; /* while the backends are asked, the 
 
 static const char *const reserved[] = { "metal" };
 
-/* ---- what a description must not say ------------------------------------------------------------------------------ */
+/* ---- what a description must not say ------------------------------------------------------------------------------
+ */
 
 static int refuse(const struct backend_desc *desc, const char *what)
 {
@@ -98,7 +99,8 @@ static int transfers_check(const struct backend_desc *desc, const struct backend
 	return 0;
 }
 
-/* ---- finding ------------------------------------------------------------------------------------------------------ */
+/* ---- finding ------------------------------------------------------------------------------------------------------
+ */
 
 static const struct backend_device *find(const char *key)
 {
@@ -210,7 +212,9 @@ int registry_why_not(const char *name)
 			return fail(a->err, "%s", a->why);
 	for (size_t i = 0; i < sizeof(reserved) / sizeof(*reserved); i++)
 		if (!strcmp(reserved[i], name))
-			return fail(EOPNOTSUPP, "'%s' is a reserved name: this library has no %s backend, and Metal is not "
-						"on Linux", name, name);
+			return fail(EOPNOTSUPP,
+				    "'%s' is a reserved name: this library has no %s backend, and Metal is not "
+				    "on Linux",
+				    name, name);
 	return 0;
 }

@@ -6,7 +6,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* ---- which way ------------------------------------------------------------------------------------------------------ */
+/* ---- which way ------------------------------------------------------------------------------------------------------
+ */
 
 bool backends_share(const struct backend_device *a, const struct backend_device *b)
 {
@@ -44,8 +45,8 @@ static const struct pinion_transfer *advertised(const struct backend_device *dev
 }
 
 /*
- * Down to the host and up again. A device on the host has one leg; where a device says nothing of its leg, the figures of
- * staging are for the whole of it.
+ * Down to the host and up again. A device on the host has one leg; where a device says nothing of its leg, the figures
+ * of staging are for the whole of it.
  */
 static struct pinion_transfer staged(const struct backend_device *src, const struct backend_device *dst)
 {
@@ -86,7 +87,8 @@ PINION_API int pinion_device_path(const struct pinion_device *src, const struct 
 	return 0;
 }
 
-/* ---- going it --------------------------------------------------------------------------------------------------------- */
+/* ---- going it
+ * --------------------------------------------------------------------------------------------------------- */
 
 static int copy_staged(const struct pinion_array *src, struct pinion_array *dst)
 {
@@ -169,7 +171,8 @@ PINION_API int pinion_array_copy_to(const struct pinion_array *src, const struct
 	if (!ret)
 		ret = pinion_device_path(src->dev, dev, &t);
 	if (!ret)
-		ret = t.path == PINION_PATH_SAME ? copy_same(src, layout, dev, out) : copy_over(t.path, src, layout, dev, out);
+		ret = t.path == PINION_PATH_SAME ? copy_same(src, layout, dev, out) :
+						   copy_over(t.path, src, layout, dev, out);
 	if (!ret && taken)
 		*taken = t.path;
 	return ret;

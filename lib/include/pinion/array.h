@@ -18,9 +18,9 @@ struct pinion_array;
 struct pinion_device;
 
 /*
- * Layouts are views made from pinion_array_view() with the calls of view.h, which touch no element: narrowed, transposed,
- * broadcast. NULL is the whole array. A view of other memory is -EINVAL. New arrays are row-major without gaps, and belong
- * to the caller, who frees them with pinion_array_free().
+ * Layouts are views made from pinion_array_view() with the calls of view.h, which touch no element: narrowed,
+ * transposed, broadcast. NULL is the whole array. A view of other memory is -EINVAL. New arrays are row-major without
+ * gaps, and belong to the caller, who frees them with pinion_array_free().
  *
  * Calls answer when the work is done; arrays of a device with a queue go past that queue and are not counted in it. One
  * array is used by one thread at a time, except that any number may read it.
@@ -47,8 +47,8 @@ int pinion_array_download(const struct pinion_array *array, const struct pinion_
 			  const struct pinion_view *dst);
 
 /*
- * The whole array. Its data is where the device has the elements, which the host may follow only when the device's substrate
- * is PINION_SUBSTRATE_HOST. Borrowed.
+ * The whole array. Its data is where the device has the elements, which the host may follow only when the device's
+ * substrate is PINION_SUBSTRATE_HOST. Borrowed.
  */
 const struct pinion_view *pinion_array_view(const struct pinion_array *array);
 
@@ -59,15 +59,15 @@ struct pinion_device *pinion_array_device(const struct pinion_array *array);
 int pinion_array_clone(const struct pinion_array *src, const struct pinion_view *layout, struct pinion_array **out);
 
 /*
- * A copy of the elements that @layout has on device @dev, over the path of pinion_device_path(). *@taken (may be NULL): the
- * path gone.
+ * A copy of the elements that @layout has on device @dev, over the path of pinion_device_path(). *@taken (may be NULL):
+ * the path gone.
  */
 int pinion_array_copy_to(const struct pinion_array *src, const struct pinion_view *layout, struct pinion_device *dev,
 			 struct pinion_array **out, enum pinion_path *taken);
 
 /*
- * The same memory as an array of device @dev; it goes with the last of its arrays. -EINVAL the devices do not share, see
- * pinion_devices_share().
+ * The same memory as an array of device @dev; it goes with the last of its arrays. -EINVAL the devices do not share,
+ * see pinion_devices_share().
  */
 int pinion_array_share(const struct pinion_array *src, struct pinion_device *dev, struct pinion_array **out);
 
@@ -83,16 +83,18 @@ int pinion_array_cast(const struct pinion_array *src, const struct pinion_view *
 		      struct pinion_array **out);
 
 /*
- * [..., m, k] times [..., k, n] is [..., m, n]. The axes in front, if any, are the same in both; a stride of 0 repeats. f32,
- * f64 and f16, both of one dtype. -EINVAL shapes or dtypes do not go together.
+ * [..., m, k] times [..., k, n] is [..., m, n]. The axes in front, if any, are the same in both; a stride of 0 repeats.
+ * f32, f64 and f16, both of one dtype. -EINVAL shapes or dtypes do not go together.
  *
- * What it is: each element is the sum over k of products in f64, from k = 0 on, each product added without a rounding of its
- * own, and the sum rounded once to the dtype. That is what "reference" computes to the bit. Other devices add in f32 for f32
- * and f16, in any order, and round once to f16: with s the sum of the products' magnitudes and u half a unit of 1 (2^-24 for
- * f32, 2^-53 for f64), they are off by no more than 2 k u s, and for f16 by half a unit of f16 more.
+ * What it is: each element is the sum over k of products in f64, from k = 0 on, each product added without a rounding
+ * of its own, and the sum rounded once to the dtype. That is what "reference" computes to the bit. Other devices add in
+ * f32 for f32 and f16, in any order, and round once to f16: with s the sum of the products' magnitudes and u half a
+ * unit of 1 (2^-24 for f32, 2^-53 for f64), they are off by no more than 2 k u s, and for f16 by half a unit of f16
+ * more.
  */
 int pinion_array_matmul(const struct pinion_array *lhs, const struct pinion_view *lhs_layout,
-			const struct pinion_array *rhs, const struct pinion_view *rhs_layout, struct pinion_array **out);
+			const struct pinion_array *rhs, const struct pinion_view *rhs_layout,
+			struct pinion_array **out);
 
 /* An array and how it is read; NULL: whole. */
 struct pinion_operand {
@@ -101,9 +103,10 @@ struct pinion_operand {
 };
 
 /*
- * Any op that the destination's device has for results of the destination's dtype, into an array that is there: what the calls
- * above go through. The sources are on devices that share with it. A destination that overlaps a source is as if the source
- * had been read first. Errors, in this order: -EOPNOTSUPP the device has no such kernel; -EINVAL the operands.
+ * Any op that the destination's device has for results of the destination's dtype, into an array that is there: what
+ * the calls above go through. The sources are on devices that share with it. A destination that overlaps a source is as
+ * if the source had been read first. Errors, in this order: -EOPNOTSUPP the device has no such kernel; -EINVAL the
+ * operands.
  */
 int pinion_array_run(enum pinion_op op, const struct pinion_operand *dst, const struct pinion_operand *src, size_t srcs,
 		     const void *params, size_t params_size);

@@ -20,8 +20,8 @@ enum pinion_fit {
 
 /*
  * Whether @size more bytes fit, in this order: more than *@available is NO, whatever the total; with both known and a
- * total above 0, TIGHT when (total - (available - size)) / total > 0.85, differences stopping at 0, else COMFORTABLE; else
- * UNKNOWN. NULL: not known.
+ * total above 0, TIGHT when (total - (available - size)) / total > 0.85, differences stopping at 0, else COMFORTABLE;
+ * else UNKNOWN. NULL: not known.
  */
 enum pinion_fit pinion_fit_of(const uint64_t *available, const uint64_t *total, uint64_t size);
 
@@ -38,15 +38,15 @@ int pinion_device_total(struct pinion_device *dev, uint64_t *bytes);
 enum pinion_fit pinion_device_would_fit(struct pinion_device *dev, uint64_t bytes);
 
 /*
- * Units the device works on at once; 0: not known, which selectors read as 1. -ENODATA: synchronous, it has no queue (and
- * pending says so too).
+ * Units the device works on at once; 0: not known, which selectors read as 1. -ENODATA: synchronous, it has no queue
+ * (and pending says so too).
  */
 int pinion_device_capacity(struct pinion_device *dev, uint32_t *n);
 
 /*
- * What may be pinned of the device's memory: *@limit in all, *@left of it. Of host memory on the memfd ground it is what this
- * process may lock (RLIMIT_MEMLOCK), which does not bind a process with CAP_IPC_LOCK. -ENODATA: no limit is set. At most
- * 100 ms old.
+ * What may be pinned of the device's memory: *@limit in all, *@left of it. Of host memory on the memfd ground it is
+ * what this process may lock (RLIMIT_MEMLOCK), which does not bind a process with CAP_IPC_LOCK. -ENODATA: no limit is
+ * set. At most 100 ms old.
  */
 int pinion_device_pinned(struct pinion_device *dev, uint64_t *left, uint64_t *limit);
 

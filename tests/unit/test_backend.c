@@ -1,0 +1,761 @@
+/* SPDX-License-Identifier: MIT */
+#include "conform.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <pinion/array.h>
+#include <pinion/pinion.h>
+#include <pinion/type.h>
+#include <stdbool.h>
+
+#include "dispatch/registry.h"
+
+/* ---- the backend of Documentation/backends.md, letter by letter
+ * ------------------------------------------------------------ */
+
+/* A pretended card: memory of its own, at addresses that the host cannot follow. */
+#define CARD_BYTES (UINT64_C(64) << 20)
+#define CARD_SHIFT ((uintptr_t)1 << 56)
+
+static uint64_t card_used;
+
+static void *card_address(void *host)
+{
+	return (void *)((uintptr_t)host + CARD_SHIFT);
+}
+
+static char *card_host(const void *address)
+{
+	return (char *)((uintptr_t)address - CARD_SHIFT);
+}
+
+static int card_alloc(const struct backend_device *dev, uint64_t bytes, bool zero, struct backend_memory *out)
+{
+	uint64_t used = __atomic_add_fetch(&card_used, bytes, __ATOMIC_RELAXED);
+
+	if (bytes <= CARD_BYTES && used <= CARD_BYTES)
+		out->handle = aligned_alloc(256, (bytes / 256 + 1) * 256);
+	if (!out->handle) {
+		__atomic_sub_fetch(&card_used, bytes, __ATOMIC_RELAXED);
+		return fail(ENOMEM, "an array of %llu bytes does not fit on '%s'", (unsigned long long)bytes,
+			    dev->desc.key);
+	}
+	if (zero)
+		memset(out->handle, 0, bytes);
+	out->address = card_address(out->handle);
+	out->bytes = bytes;
+	return 0;
+}
+
+static void card_free(const struct backend_device *dev, struct backend_memory *memory)
+{
+	(void)dev;
+	__atomic_sub_fetch(&card_used, memory->bytes, __ATOMIC_RELAXED);
+	free(memory->handle);
+}
+
+static int card_upload(const struct backend_device *dev, struct backend_memory *dst, uint64_t off, const void *src,
+		       uint64_t bytes)
+{
+	(void)dev;
+	memcpy((char *)dst->handle + off, src, bytes);
+	return 0;
+}
+
+static int card_download(const struct backend_device *dev, void *dst, const struct backend_memory *src, uint64_t off,
+			 uint64_t bytes)
+{
+	(void)dev;
+	memcpy(dst, (const char *)src->handle + off, bytes);
+	return 0;
+}
+
+static int card_fill(const struct backend_device *dev, const struct pinion_view *dst, const struct pinion_scalar *value)
+{
+	struct pinion_view view = *dst;
+
+	(void)dev;
+	view.data = card_host(view.data);
+	return pinion_view_fill(&view, value);
+}
+
+/* The card's copy engine reads the card's memory and writes the host's. */
+static int card_copy_to(const struct backend_copy *copy)
+{
+	if (copy->to->desc.caps.substrate != PINION_SUBSTRATE_HOST)
+		return fail(EOPNOTSUPP, "the card's copy engine reaches the host alone");
+	memcpy(copy->dst->address, copy->src->handle, copy->bytes);
+	return 0;
+}
+
+static int card_available(const struct backend_device *dev, uint64_t *bytes)
+{
+	(void)dev;
+	*bytes = CARD_BYTES - __atomic_load_n(&card_used, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static int card_total(const struct backend_device *dev, uint64_t *bytes)
+{
+	(void)dev;
+	*bytes = CARD_BYTES;
+	return 0;
+}
+
+static const struct backend_ops card_ops = {
+	.alloc = card_alloc,
+	.available = card_available,
+	.copy_to = card_copy_to,
+	.download = card_download,
+	.fill = card_fill,
+	.free = card_free,
+	.total = card_total,
+	.upload = card_upload,
+};
+
+static int card_copy(const struct backend_call *call)
+{
+	struct pinion_view dst = call->dst, src = call->src[0];
+
+	dst.data = card_host(dst.data);
+	src.data = card_host(src.data);
+	return pinion_view_copy(&dst, &src);
+}
+
+static float *card_f32(const struct pinion_view *view, uint64_t row, uint64_t column)
+{
+	int64_t element = (int64_t)view->offset + (int64_t)row * view->stride[0] + (int64_t)column * view->stride[1];
+
+	return (float *)card_host(view->data) + element;
+}
+
+static void card_multiply(const struct pinion_view *a, const struct pinion_view *b, const struct pinion_view *c)
+{
+	for (uint64_t i = 0; i < c->shape[0]; i++) {
+		for (uint64_t j = 0; j < c->shape[1]; j++) {
+			float sum = 0;
+
+			for (uint64_t k = 0; k < a->shape[1]; k++)
+				sum += *card_f32(a, i, k) * *card_f32(b, k, j);
+			*card_f32(c, i, j) = sum;
+		}
+	}
+}
+
+/* The axes in front of the matrices are gone through by views of views. */
+static int card_matmul(const struct backend_call *call)
+{
+	int ret = 0;
+
+	if (call->dst.rank == 2)
+		card_multiply(&call->src[0], &call->src[1], &call->dst);
+	for (uint64_t i = 0; !ret && call->dst.rank > 2 && i < call->dst.shape[0]; i++) {
+		struct backend_call part = *call;
+		struct pinion_view *views[] = { &part.dst, &part.src[0], &part.src[1] };
+
+		for (int v = 0; !ret && v < 3; v++) {
+			ret = pinion_view_narrow(views[v], 0, i, 1, views[v]);
+			if (!ret)
+				ret = pinion_view_squeeze(views[v], 0, views[v]);
+		}
+		if (!ret)
+			ret = card_matmul(&part);
+	}
+	return ret;
+}
+
+static const struct backend_kernel card_kernels[] = {
+	{ PINION_OP_COPY, PINION_DTYPE_U8, card_copy },
+	{ PINION_OP_COPY, PINION_DTYPE_I32, card_copy },
+	{ PINION_OP_COPY, PINION_DTYPE_F32, card_copy },
+	{ PINION_OP_MATMUL, PINION_DTYPE_F32, card_matmul },
+};
+
+static const struct pinion_transfer card_transfers[] = {
+	{ .to = { PINION_BACKEND_CPU, 0 },
+	  .path = PINION_PATH_COPY,
+	  .measured = true,
+	  .bytes_per_ns = 10,
+	  .latency_ns = 25000 },
+};
+
+static int card_enumerate(struct backend_list *list)
+{
+	const struct backend_desc card = {
+		.key = "card",
+		.caps = {
+			.backend = PINION_BACKEND_VULKAN,
+			.location = { PINION_BACKEND_VULKAN, 0 },
+			.substrate = PINION_SUBSTRATE_VULKAN,
+			.alignment = 256,
+			.granularity_bits = 8,
+			.slot_capacity = 4,
+			.rank_max = PINION_RANK_MAX,
+			.extent_max = UINT32_MAX,
+			.flops_per_ns = 30,
+			.bytes_per_ns = 40,
+			.transfers = card_transfers,
+			.transfer_count = 1,
+		},
+		.kernels = card_kernels,
+		.kernel_count = sizeof(card_kernels) / sizeof(*card_kernels),
+	};
+
+	return backend_found(list, &card);
+}
+
+static const struct pinion_backend backend_card = {
+	.name = "card",
+	.abi = BACKEND_ABI,
+	.enumerate = card_enumerate,
+	.ops = &card_ops,
+};
+
+/* ---- others, to be refused or to be absent
+ * ------------------------------------------------------------------------------------ */
+
+/* One without an op, which has the defaults; and one that reaches the card, and predicts for itself: that nothing fits.
+ */
+static enum pinion_fit far_would_fit(const struct backend_device *dev, uint64_t bytes)
+{
+	(void)dev;
+	return bytes ? PINION_FIT_NO : PINION_FIT_TIGHT;
+}
+
+static const struct backend_ops bare_ops;
+
+#define GOOD_CAPS                                                                                                    \
+	.backend = PINION_BACKEND_CUDA, .substrate = PINION_SUBSTRATE_CUDA, .alignment = 256, .granularity_bits = 8, \
+	.rank_max = 4, .extent_max = 1000, .flops_per_ns = 30, .bytes_per_ns = 40
+
+static int bare_enumerate(struct backend_list *list)
+{
+	const struct backend_desc bare = { .key = "bare",
+					   .caps = { GOOD_CAPS, .location = { PINION_BACKEND_CUDA, 0 } } };
+
+	return backend_found(list, &bare);
+}
+
+static const struct backend_quant_kernel far_quant[] = {
+	{ PINION_OP_QMATMUL, PINION_TYPE_Q4_0, card_copy },
+	{ PINION_OP_QMATMUL, PINION_TYPE_F32, card_copy },
+};
+
+static const struct pinion_transfer far_transfers[] = {
+	{ .to = { PINION_BACKEND_VULKAN, 0 }, .path = PINION_PATH_COPY },
+	{ .to = { PINION_BACKEND_VULKAN, 0 }, .path = PINION_PATH_PEER, .bytes_per_ns = 777, .latency_ns = 777 },
+	{ .to = { PINION_BACKEND_VULKAN, 0 },
+	  .path = PINION_PATH_PEER,
+	  .measured = true,
+	  .bytes_per_ns = 15,
+	  .latency_ns = 9000 },
+	{ .to = { PINION_BACKEND_CPU, 0 },
+	  .path = PINION_PATH_STAGED,
+	  .measured = true,
+	  .bytes_per_ns = 10,
+	  .latency_ns = 5000 },
+};
+
+static unsigned int peer_copies;
+
+static int far_copy_to(const struct backend_copy *copy)
+{
+	ck_assert_int_eq(copy->path, PINION_PATH_PEER);
+	peer_copies++;
+	memcpy(copy->dst->handle, copy->src->handle, copy->bytes);
+	return 0;
+}
+
+static const struct backend_ops far_ops = {
+	.alloc = card_alloc,
+	.copy_to = far_copy_to,
+	.download = card_download,
+	.fill = card_fill,
+	.free = card_free,
+	.upload = card_upload,
+	.would_fit = far_would_fit,
+};
+
+static int far_enumerate(struct backend_list *list)
+{
+	const struct backend_desc far = {
+		.key = "far",
+		.caps = { GOOD_CAPS, .location = { PINION_BACKEND_CUDA, 1 }, .transfers = far_transfers,
+			  .transfer_count = sizeof(far_transfers) / sizeof(*far_transfers) },
+		.kernels = card_kernels,
+		.kernel_count = sizeof(card_kernels) / sizeof(*card_kernels),
+		.quant_kernels = far_quant,
+		.quant_kernel_count = sizeof(far_quant) / sizeof(*far_quant),
+	};
+
+	return backend_found(list, &far);
+}
+
+static int absent_enumerate(struct backend_list *list)
+{
+	(void)list;
+	return fail(ENODEV, "libabsent.so.1 is not installed; apt install libabsent1");
+}
+
+static void (*spoil)(struct backend_desc *desc);
+
+/* Reports a device that is spoiled, when a test wants that. */
+static int refused;
+static char refused_why[SENTENCE_MAX];
+
+static int liar_enumerate(struct backend_list *list)
+{
+	static const struct backend_kernel kernels[] = { { PINION_OP_COPY, PINION_DTYPE_U8, card_copy } };
+	struct backend_desc liar = { .key = "liar",
+				     .caps = { GOOD_CAPS, .location = { PINION_BACKEND_CUDA, 2 } },
+				     .kernels = kernels,
+				     .kernel_count = 1 };
+
+	if (!spoil)
+		return 0;
+	spoil(&liar);
+	refused = backend_found(list, &liar);
+	sentence_get(refused_why);
+	return refused;
+}
+
+static const struct pinion_backend backend_bare = { "bare", BACKEND_ABI, bare_enumerate, &bare_ops };
+static const struct pinion_backend backend_far = { "far", BACKEND_ABI, far_enumerate, &far_ops };
+static const struct pinion_backend backend_absent = { "absent", BACKEND_ABI, absent_enumerate, &bare_ops };
+static const struct pinion_backend backend_old = { "old", BACKEND_ABI + 1, bare_enumerate, &bare_ops };
+static const struct pinion_backend backend_liar = { "liar", BACKEND_ABI, liar_enumerate, &bare_ops };
+
+extern const struct pinion_backend backend_cpu, backend_hostio, backend_reference;
+
+/* In place of the library's table, which is not linked because this one comes first. */
+const struct pinion_backend *const backend_table[] = {
+	&backend_cpu, &backend_hostio, &backend_reference, &backend_card, &backend_bare,
+	&backend_far, &backend_absent, &backend_old,	   &backend_liar, NULL,
+};
+
+static struct pinion_context *ctx;
+
+static struct pinion_device *find(const char *key)
+{
+	struct pinion_device *dev;
+
+	if (!ctx)
+		ck_ok(pinion_open(NULL, &ctx));
+	ck_ok(pinion_device_find(ctx, key, &dev));
+	return dev;
+}
+
+/* ---- the guide
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+static char *read_source(const char *name)
+{
+	char path[PATH_MAX], *text;
+	size_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", test_data(), name);
+	f = fopen(path, "re");
+	ck_assert_msg(f, "%s: cannot be read", path);
+	text = calloc(1, 1 << 18);
+	n = fread(text, 1, (1 << 18) - 1, f);
+	ck_assert_uint_gt(n, 0);
+	fclose(f);
+	return text;
+}
+
+/* Whoever changes the one has to change the other. */
+START_TEST(the_guides_code_is_this_code)
+{
+	char *guide = read_source("../Documentation/backends.md"), *source = read_source("unit/test_backend.c"),
+	     *block = guide, *end;
+	int blocks = 0;
+
+	while ((block = strstr(block, "```c\n"))) {
+		block += strlen("```c\n");
+		end = strstr(block, "```");
+		ck_assert_ptr_nonnull(end);
+		*end = 0;
+		ck_assert_msg(strstr(source, block), "not in test_backend.c:\n%s", block);
+		block = end + 1;
+		blocks++;
+	}
+	ck_assert_int_ge(blocks, 8);
+	free(guide);
+	free(source);
+}
+END_TEST
+
+/* The three of the quantized traits, with their sentences. */
+START_TEST(what_the_example_leaves_out_is_refused)
+{
+	const struct backend_device *dev = registry_find("card");
+	struct backend_quant q = { .type = PINION_TYPE_Q4_0, .elements = 32 };
+	struct backend_memory out = { .bytes = 77 };
+	struct backend_moe moe = { .weights = &q };
+	uint64_t address = 77, left, limit;
+
+	ck_assert_ptr_nonnull(dev);
+	ck_assert_int_eq(dev->ops.dequantize_f16(dev, &q, 32, &out), -EOPNOTSUPP);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "dequantize_f16 not supported on this backend"));
+	ck_assert_int_eq(dev->ops.device_ptr(dev, &q, &address), -EOPNOTSUPP);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "device_ptr not supported on this backend"));
+	ck_assert_int_eq(dev->ops.indexed_moe_forward(dev, &moe), -EOPNOTSUPP);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "indexed_moe_forward not supported on this backend"));
+	ck_assert_uint_eq(out.bytes, 77);
+	ck_assert_uint_eq(address, 77);
+	ck_assert_int_eq(pinion_device_pinned(find("card"), &left, &limit), -ENODATA);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(the_examples_signals_are_its_own)
+{
+	struct pinion_device *card = find("card");
+	uint64_t shape = CARD_BYTES / 2, bytes;
+	struct pinion_array *array, *more = (void *)1;
+	uint32_t n;
+
+	ck_ok(pinion_device_available(card, &bytes));
+	ck_assert_uint_eq(bytes, CARD_BYTES);
+	ck_ok(pinion_array_zeros(card, PINION_DTYPE_U8, 1, &shape, &array));
+	ck_ok(pinion_device_available(card, &bytes));
+	ck_assert_uint_eq(bytes, CARD_BYTES / 2);
+	ck_assert_int_eq(pinion_device_would_fit(card, CARD_BYTES / 2 + 1), PINION_FIT_NO);
+	ck_assert_int_eq(pinion_device_would_fit(card, CARD_BYTES / 2), PINION_FIT_TIGHT);
+	ck_assert_int_eq(pinion_device_would_fit(card, CARD_BYTES / 4), PINION_FIT_COMFORTABLE);
+	shape++;
+	ck_assert_int_eq(pinion_array_uninit(card, PINION_DTYPE_U8, 1, &shape, &more), -ENOMEM);
+	ck_assert_ptr_eq(more, (void *)1);
+	pinion_array_free(array);
+	ck_ok(pinion_device_available(card, &bytes));
+	ck_assert_uint_eq(bytes, CARD_BYTES);
+	ck_ok(pinion_device_capacity(card, &n));
+	ck_assert_uint_eq(n, 4);
+	ck_ok(pinion_device_pending(card, PINION_SCOPE_ALL, &n));
+	ck_assert_uint_eq(n, 0);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* ---- defaults
+ * ---------------------------------------------------------------------------------------------------------------------
+ */
+
+START_TEST(a_backend_without_ops_refuses_everything_and_knows_nothing)
+{
+	const struct backend_device *dev = registry_find("bare");
+	struct pinion_view view = { .rank = 0 };
+	struct pinion_scalar value = { 0 };
+	struct backend_memory memory = { 0 };
+	struct backend_copy copy = { .from = dev, .to = dev };
+	struct pinion_array *array = (void *)1;
+	uint64_t bytes;
+
+	ck_assert_int_eq(pinion_array_zeros(find("bare"), PINION_DTYPE_U8, 0, NULL, &array), -EOPNOTSUPP);
+	ck_assert_int_eq(pinion_array_upload(find("bare"), &view, &array), -EINVAL);
+	ck_assert_ptr_eq(array, (void *)1);
+	ck_assert_int_eq(dev->ops.upload(dev, &memory, 0, NULL, 0), -EOPNOTSUPP);
+	ck_assert_int_eq(dev->ops.download(dev, NULL, &memory, 0, 0), -EOPNOTSUPP);
+	ck_assert_int_eq(dev->ops.fill(dev, &view, &value), -EOPNOTSUPP);
+	ck_assert_int_eq(dev->ops.copy_to(&copy), -EOPNOTSUPP);
+	dev->ops.free(dev, &memory);
+	ck_assert_int_eq(pinion_device_available(find("bare"), &bytes), -ENODATA);
+	ck_assert_int_eq(pinion_device_total(find("bare"), &bytes), -ENODATA);
+	ck_assert_int_eq(pinion_device_would_fit(find("bare"), UINT64_MAX), PINION_FIT_UNKNOWN);
+	ck_assert_int_eq(pinion_device_pinned(find("bare"), &bytes, &bytes), -ENODATA);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(a_predictor_of_ones_own_is_asked)
+{
+	struct pinion_device *far = find("far");
+
+	ck_assert_int_eq(pinion_device_would_fit(far, 1), PINION_FIT_NO);
+	ck_assert_int_eq(pinion_device_would_fit(far, 0), PINION_FIT_TIGHT);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(quantized_formats_are_read_from_their_table)
+{
+	struct pinion_device *far = find("far");
+
+	for (uint32_t type = 0; type < 64; type++)
+		for (int op = 0; op <= PINION_OP_LAST; op++)
+			ck_assert_int_eq(pinion_device_supports_type(far, op, type),
+					 op == PINION_OP_QMATMUL &&
+						 (type == PINION_TYPE_Q4_0 || type == PINION_TYPE_F32));
+	pinion_close(ctx);
+}
+END_TEST
+
+/* ---- shape limits
+ * -------------------------------------------------------------------------------------------------------------------
+ */
+
+START_TEST(shapes_over_the_limits_are_refused)
+{
+	struct pinion_device *far = find("far");
+	struct pinion_array *array = (void *)1;
+
+	ck_assert_int_eq(pinion_array_zeros(far, PINION_DTYPE_U8, 5, (uint64_t[]){ 1, 1, 1, 1, 1 }, &array), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "up to 4 axes"));
+	ck_assert_int_eq(pinion_array_zeros(far, PINION_DTYPE_U8, 2, (uint64_t[]){ 1, 1001 }, &array), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "1000"));
+	ck_assert_ptr_eq(array, (void *)1);
+	ck_ok(pinion_array_zeros(far, PINION_DTYPE_U8, 2, (uint64_t[]){ 1, 1000 }, &array));
+	pinion_array_free(array);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* ---- paths
+ * ----------------------------------------------------------------------------------------------------------------------------
+ */
+
+static struct pinion_transfer path(const char *from, const char *to)
+{
+	struct pinion_transfer t;
+
+	ck_ok(pinion_device_path(find(from), find(to), &t));
+	return t;
+}
+
+START_TEST(the_cheapest_advertised_path_is_taken)
+{
+	struct pinion_transfer t = path("far", "card");
+
+	ck_assert_int_eq(t.path, PINION_PATH_PEER);
+	ck_assert(t.measured && t.bytes_per_ns == 15 && t.latency_ns == 9000);
+	t = path("card", "cpu");
+	ck_assert_int_eq(t.path, PINION_PATH_COPY);
+	ck_assert(t.measured && t.bytes_per_ns == 10 && t.latency_ns == 25000);
+	t = path("card", "card");
+	ck_assert_int_eq(t.path, PINION_PATH_SAME);
+	ck_assert(isinf(t.bytes_per_ns) && t.latency_ns == 0);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(figures_that_were_not_measured_are_the_fallback_ones)
+{
+	const struct pinion_caps *caps = pinion_device_caps(find("far"));
+
+	ck_assert_uint_eq(caps->transfer_count, 4);
+	ck_assert(caps->transfers[0].bytes_per_ns == 8 && caps->transfers[0].latency_ns == 30000);
+	ck_assert(caps->transfers[1].bytes_per_ns == 12 && caps->transfers[1].latency_ns == 15000);
+	ck_assert(caps->transfers[2].bytes_per_ns == 15 && caps->transfers[2].latency_ns == 9000);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* One leg from or to the host, two legs joined, and what nobody advertises. */
+START_TEST(what_is_not_advertised_is_staged)
+{
+	struct pinion_transfer t = path("cpu", "card");
+
+	ck_assert_int_eq(t.path, PINION_PATH_STAGED);
+	ck_assert(t.measured && t.bytes_per_ns == 10 && t.latency_ns == 25000);
+	t = path("card", "far");
+	ck_assert_int_eq(t.path, PINION_PATH_STAGED);
+	ck_assert(pinion_location_equal(t.to, (struct pinion_location){ PINION_BACKEND_CUDA, 1 }));
+	ck_assert_double_eq_tol(t.bytes_per_ns, 5, 1e-12);
+	ck_assert_uint_eq(t.latency_ns, 30000);
+	t = path("card", "bare");
+	ck_assert_int_eq(t.path, PINION_PATH_STAGED);
+	ck_assert(!t.measured && t.bytes_per_ns == 4 && t.latency_ns == 60000);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(copies_go_where_the_path_leads)
+{
+	static const char *const keys[] = { "cpu", "hostio", "reference", "card", "far" };
+	float data[6] = { 1, 2, 3, 4, 5, 6 }, back[6], turned[6] = { 1, 4, 2, 5, 3, 6 };
+	struct pinion_view view, got, layout;
+
+	ck_ok(pinion_view_init(&view, data, sizeof(data), PINION_DTYPE_F32, 2, (uint64_t[]){ 2, 3 }, NULL, 0));
+	ck_ok(pinion_view_init(&got, back, sizeof(back), PINION_DTYPE_F32, 2, (uint64_t[]){ 3, 2 }, NULL, 0));
+	for (int from = 0; from < 5; from++) {
+		for (int to = 0; to < 5; to++) {
+			struct pinion_array *a, *b;
+			enum pinion_path taken = 0;
+
+			ck_ok(pinion_array_upload(find(keys[from]), &view, &a));
+			ck_ok(pinion_view_transpose(pinion_array_view(a), 0, 1, &layout));
+			ck_ok(pinion_array_copy_to(a, &layout, find(keys[to]), &b, &taken));
+			ck_assert_int_eq(taken, path(keys[from], keys[to]).path);
+			pinion_array_free(a);
+			memset(back, 0, sizeof(back));
+			ck_ok(pinion_array_download(b, NULL, &got));
+			ck_assert_mem_eq(back, turned, sizeof(back));
+			pinion_array_free(b);
+		}
+	}
+	ck_assert_uint_eq(peer_copies, 1);
+	ck_assert_uint_eq(card_used, 0);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* Same substrate and same location; neither alone is enough. */
+START_TEST(devices_share_by_substrate_and_location)
+{
+	ck_assert(pinion_devices_share(find("cpu"), find("reference")));
+	ck_assert(pinion_devices_share(find("card"), find("card")));
+	ck_assert(!pinion_devices_share(find("card"), find("cpu")));
+	ck_assert(!pinion_devices_share(find("bare"), find("far")));
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(operands_of_another_device_are_refused)
+{
+	struct pinion_array *here, *there, *out = (void *)1;
+
+	ck_ok(pinion_array_zeros(find("card"), PINION_DTYPE_F32, 2, (uint64_t[]){ 2, 2 }, &here));
+	ck_ok(pinion_array_zeros(find("cpu"), PINION_DTYPE_F32, 2, (uint64_t[]){ 2, 2 }, &there));
+	ck_assert_int_eq(pinion_array_matmul(here, NULL, there, NULL, &out), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "device mismatch"));
+	ck_assert_int_eq(pinion_array_copy(there, NULL, here, NULL), -EINVAL);
+	ck_assert_ptr_eq(out, (void *)1);
+	pinion_array_free(here);
+	pinion_array_free(there);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* ---- the registry
+ * ---------------------------------------------------------------------------------------------------------------------
+ */
+
+START_TEST(an_absent_backend_says_why)
+{
+	struct pinion_device *dev = (void *)1;
+
+	find("cpu");
+	ck_assert_int_eq(pinion_device_find(ctx, "absent", &dev), -ENODEV);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "libabsent.so.1"));
+	ck_assert_int_eq(pinion_device_find(ctx, "old", &dev), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "contract"));
+	ck_assert_int_eq(pinion_device_find(ctx, "no-such-thing", &dev), -ENOENT);
+	ck_assert_ptr_eq(dev, (void *)1);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(devices_are_listed_in_the_order_of_the_table)
+{
+	static const char *const keys[] = { "cpu", "hostio", "reference", "card", "bare", "far" };
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
+		ck_assert_str_eq(registry_at(i)->desc.key, keys[i]);
+		ck_assert_ptr_eq(registry_at(i), registry_find(keys[i]));
+	}
+	ck_assert_ptr_null(registry_at(6));
+	ck_assert_ptr_null(registry_find("liar"));
+}
+END_TEST
+
+START_TEST(asking_the_backends_leaves_the_callers_sentence)
+{
+	fail(EINVAL, "what was there before");
+	registry_find("cpu");
+	ck_assert_str_eq(pinion_error(), "what was there before");
+}
+END_TEST
+
+#define SPOIL(name, change)                              \
+	static void spoil_##name(struct backend_desc *d) \
+	{                                                \
+		change;                                  \
+	}
+
+static const struct backend_kernel twice[] = { { PINION_OP_COPY, PINION_DTYPE_U8, card_copy },
+					       { PINION_OP_COPY, PINION_DTYPE_U8, card_copy } };
+static const struct backend_kernel packed[] = { { PINION_OP_COPY, PINION_DTYPE_F4, card_copy } };
+static const struct backend_kernel hollow[] = { { PINION_OP_COPY, PINION_DTYPE_U8, NULL } };
+static const struct backend_quant_kernel no_op[] = { { 0, PINION_TYPE_Q4_0, card_copy } };
+static const struct pinion_transfer peer[] = { { .to = { PINION_BACKEND_CPU, 0 }, .path = PINION_PATH_PEER } };
+static const struct pinion_transfer same[] = { { .to = { PINION_BACKEND_CPU, 0 }, .path = PINION_PATH_SAME } };
+static const struct pinion_transfer nowhere[] = { { .path = PINION_PATH_STAGED } };
+static const struct pinion_transfer standing[] = {
+	{ .to = { PINION_BACKEND_CPU, 0 }, .path = PINION_PATH_STAGED, .measured = true }
+};
+
+SPOIL(key, d->key = "")
+SPOIL(no_key, d->key = NULL)
+SPOIL(known, d->key = "cpu")
+SPOIL(kind, d->caps.location.kind = PINION_BACKEND_CPU)
+SPOIL(backend, d->caps.backend = d->caps.location.kind = 9)
+SPOIL(substrate, d->caps.substrate = 0)
+SPOIL(alignment, d->caps.alignment = 48)
+SPOIL(no_alignment, d->caps.alignment = 0)
+SPOIL(rank, d->caps.rank_max = PINION_RANK_MAX + 1)
+SPOIL(extent, d->caps.extent_max = 0)
+SPOIL(granularity, d->caps.granularity_bits = 0)
+SPOIL(rate, d->caps.flops_per_ns = 0)
+SPOIL(infinite, d->caps.bytes_per_ns = INFINITY)
+SPOIL(nan, d->caps.bytes_per_ns = NAN)
+SPOIL(twice, (d->kernels = twice, d->kernel_count = 2))
+SPOIL(packed, d->kernels = packed)
+SPOIL(hollow, d->kernels = hollow)
+SPOIL(no_op, (d->quant_kernels = no_op, d->quant_kernel_count = 1))
+SPOIL(peer, (d->caps.transfers = peer, d->caps.transfer_count = 1))
+SPOIL(same, (d->caps.transfers = same, d->caps.transfer_count = 1))
+SPOIL(nowhere, (d->caps.transfers = nowhere, d->caps.transfer_count = 1))
+SPOIL(standing, (d->caps.transfers = standing, d->caps.transfer_count = 1))
+SPOIL(too_many, (d->caps.transfers = nowhere, d->caps.transfer_count = BACKEND_TRANSFERS + 1))
+
+static void (*const spoils[])(struct backend_desc *d) = {
+	spoil_key,	 spoil_no_key,	     spoil_known,   spoil_kind,	    spoil_backend,     spoil_substrate,
+	spoil_alignment, spoil_no_alignment, spoil_rank,    spoil_extent,   spoil_granularity, spoil_rate,
+	spoil_infinite,	 spoil_nan,	     spoil_twice,   spoil_packed,   spoil_hollow,      spoil_no_op,
+	spoil_peer,	 spoil_same,	     spoil_nowhere, spoil_standing, spoil_too_many,
+};
+
+/* And the sentence names it; nothing else is lost by it. */
+START_TEST(a_description_that_cannot_be_true_is_refused)
+{
+	spoil = spoils[_i];
+	ck_assert_ptr_nonnull(registry_find("cpu"));
+	ck_assert_int_eq(refused, -EINVAL);
+	ck_assert_ptr_nonnull(strstr(refused_why, "backend 'liar'"));
+	ck_assert_ptr_null(registry_at(6));
+	ck_assert_int_eq(registry_why_not("liar"), -EINVAL);
+}
+END_TEST
+
+static Suite *backend_suite(void)
+{
+	Suite *s = suite_create("backend");
+	TCase *c = tcase_create("backend");
+
+	/* The example is held to what every backend is. */
+	setenv("PINION_CONFORM_DEVICES", "card,cpu", 0);
+	tcase_add_test(c, the_guides_code_is_this_code);
+	tcase_add_test(c, what_the_example_leaves_out_is_refused);
+	tcase_add_test(c, the_examples_signals_are_its_own);
+	tcase_add_test(c, a_backend_without_ops_refuses_everything_and_knows_nothing);
+	tcase_add_test(c, a_predictor_of_ones_own_is_asked);
+	tcase_add_test(c, quantized_formats_are_read_from_their_table);
+	tcase_add_test(c, shapes_over_the_limits_are_refused);
+	tcase_add_test(c, the_cheapest_advertised_path_is_taken);
+	tcase_add_test(c, figures_that_were_not_measured_are_the_fallback_ones);
+	tcase_add_test(c, what_is_not_advertised_is_staged);
+	tcase_add_test(c, copies_go_where_the_path_leads);
+	tcase_add_test(c, devices_share_by_substrate_and_location);
+	tcase_add_test(c, operands_of_another_device_are_refused);
+	tcase_add_test(c, an_absent_backend_says_why);
+	tcase_add_test(c, devices_are_listed_in_the_order_of_the_table);
+	tcase_add_test(c, asking_the_backends_leaves_the_callers_sentence);
+	tcase_add_loop_test(c, a_description_that_cannot_be_true_is_refused, 0, sizeof(spoils) / sizeof(*spoils));
+	suite_add_tcase(s, c);
+	suite_add_tcase(s, conform_case());
+	return s;
+}
+
+PINION_TEST_MAIN(backend_suite)

@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: MIT */
+#include "harness.h"
+
+#include <errno.h>
+#include <pinion/device.h>
+#include <pinion/pinion.h>
+#include <pinion/signal.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/*
+ * The kept figures are compiled here once more, because the tests count their measurements and set them. The library's
+ * own part is not linked, because this one comes first.
+ */
+#include "../../lib/dispatch/host_memory.c"
+
+static uint64_t measured, fake_available = 1000, fake_total = 10000;
+static int fake_err;
+
+static int fake_room(uint64_t value[2])
+{
+	__atomic_add_fetch(&measured, 1, __ATOMIC_RELAXED);
+	value[0] = __atomic_load_n(&fake_available, __ATOMIC_RELAXED);
+	value[1] = fake_total;
+	return -fake_err;
+}
+
+static void fake(void)
+{
+	room.measure = fake_room;
+}
+
+static struct pinion_context *ctx;
+
+static struct pinion_device *find(const char *key)
+{
+	struct pinion_device *dev;
+
+	if (!ctx)
+		ck_ok(pinion_open(NULL, &ctx));
+	ck_ok(pinion_device_find(ctx, key, &dev));
+	return dev;
+}
+
+/* ---- would_fit: the contract's table
+ * ------------------------------------------------------------------------------------ */
+
+#define NONE (UINT64_MAX - 1) /* not known; no row means the number */
+#define MAX  UINT64_MAX
+#define MIB  (UINT64_C(1) << 20)
+
+static const struct {
+	uint64_t available, total, size;
+	enum pinion_fit fit;
+} rows[] = {
+	{ 1000, 10000, 1001, PINION_FIT_NO },
+	{ 80, 100, 10, PINION_FIT_COMFORTABLE },
+	{ 20, 100, 10, PINION_FIT_TIGHT },
+	{ NONE, 100, 10, PINION_FIT_UNKNOWN },
+	{ 50, NONE, 10, PINION_FIT_UNKNOWN },
+	{ NONE, NONE, 10, PINION_FIT_UNKNOWN },
+	{ 0, 0, 0, PINION_FIT_UNKNOWN },
+	{ 50, 100, 0, PINION_FIT_COMFORTABLE },
+	{ 25, 100, 10, PINION_FIT_COMFORTABLE }, /* exactly 0.85 is not above it */
+	{ 24, 100, 10, PINION_FIT_TIGHT },
+	{ 50, NONE, 60, PINION_FIT_NO },
+	{ 50, 0, 60, PINION_FIT_NO }, /* decided before the total is looked at */
+	{ 50, 0, 10, PINION_FIT_UNKNOWN },
+	{ 5, 100, 0, PINION_FIT_TIGHT },	  /* nothing more on a full device */
+	{ 200, 100, 10, PINION_FIT_COMFORTABLE }, /* 100 - 190 is 0 */
+	{ MAX, MAX, MAX, PINION_FIT_TIGHT },
+	{ MAX, MAX, MIB, PINION_FIT_COMFORTABLE },
+	{ 10, 100, 10, PINION_FIT_TIGHT }, /* what is just enough fits */
+	{ 0, 100, 1, PINION_FIT_NO },	   /* known to be nothing, which is not unknown */
+};
+
+START_TEST(would_fit_is_the_contracts_table)
+{
+	const uint64_t *available = rows[_i].available == NONE ? NULL : &rows[_i].available;
+	const uint64_t *total = rows[_i].total == NONE ? NULL : &rows[_i].total;
+
+	ck_assert_int_eq(pinion_fit_of(available, total, rows[_i].size), rows[_i].fit);
+}
+END_TEST
+
+START_TEST(fits_have_names)
+{
+	for (int fit = PINION_FIT_UNKNOWN; fit <= PINION_FIT_NO; fit++)
+		ck_assert_ptr_nonnull(pinion_fit_name(fit));
+	ck_assert_ptr_null(pinion_fit_name(PINION_FIT_NO + 1));
+	ck_assert_ptr_null(pinion_fit_name(-1));
+}
+END_TEST
+
+/* ---- figures that are kept
+ * ------------------------------------------------------------------------------------------------ */
+
+static void wait_ms(int ms)
+{
+	struct timespec ts = { .tv_nsec = ms * 1000000L };
+
+	while (nanosleep(&ts, &ts))
+		;
+}
+
+START_TEST(figures_are_kept_and_no_more_than_100_ms_old)
+{
+	struct pinion_device *cpu = find("cpu");
+	uint64_t bytes;
+
+	fake();
+	ck_ok(pinion_device_available(cpu, &bytes));
+	ck_assert_uint_eq(bytes, 1000);
+	ck_assert_uint_eq(measured, 1);
+	fake_available = 2000;
+	for (int i = 0; i < 100; i++)
+		ck_ok(pinion_device_available(cpu, &bytes));
+	ck_assert_uint_le(measured, 2);
+	wait_ms(100);
+	ck_ok(pinion_device_available(cpu, &bytes));
+	ck_assert_uint_eq(bytes, 2000);
+	ck_assert_int_eq(pinion_device_would_fit(cpu, 2001), PINION_FIT_NO);
+	ck_assert_int_eq(pinion_device_would_fit(cpu, 2000), PINION_FIT_TIGHT);
+	ck_assert_int_eq(pinion_device_would_fit(find("hostio"), 2001), PINION_FIT_NO);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* The thread that took it on to measure anew may be held up: then the others do not wait for it. */
+START_TEST(figures_that_nobody_renews_are_not_used)
+{
+	struct pinion_device *cpu = find("cpu");
+	uint64_t bytes;
+
+	fake();
+	ck_ok(pinion_device_available(cpu, &bytes));
+	room.busy = 1;
+	fake_available = 2000;
+	wait_ms(60);
+	ck_ok(pinion_device_available(cpu, &bytes));
+	ck_assert_uint_le(measured, 2);
+	wait_ms(50);
+	ck_ok(pinion_device_available(cpu, &bytes));
+	ck_assert_uint_eq(bytes, 2000);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* Static: what was said once is said for ever. */
+START_TEST(the_total_does_not_move)
+{
+	struct pinion_device *cpu = find("cpu");
+	uint64_t bytes;
+
+	fake();
+	ck_ok(pinion_device_total(cpu, &bytes));
+	ck_assert_uint_eq(bytes, 10000);
+	fake_total = 1;
+	wait_ms(110);
+	ck_ok(pinion_device_available(cpu, &bytes));
+	ck_ok(pinion_device_total(cpu, &bytes));
+	ck_assert_uint_eq(bytes, 10000);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(what_cannot_be_measured_is_no_figure)
+{
+	struct pinion_device *cpu = find("cpu");
+	uint64_t bytes = 77;
+
+	fake();
+	fake_err = ENODATA;
+	ck_assert_int_eq(pinion_device_available(cpu, &bytes), -ENODATA);
+	ck_assert_int_eq(pinion_device_total(cpu, &bytes), -ENODATA);
+	ck_assert_uint_eq(bytes, 77);
+	ck_assert_int_eq(pinion_device_would_fit(cpu, 1), PINION_FIT_UNKNOWN);
+	ck_assert_int_eq(pinion_device_would_fit(cpu, UINT64_MAX), PINION_FIT_UNKNOWN);
+	fake_err = 0;
+	wait_ms(110);
+	ck_ok(pinion_device_total(cpu, &bytes));
+	ck_assert_int_eq(pinion_device_would_fit(cpu, UINT64_MAX), PINION_FIT_NO);
+	pinion_close(ctx);
+}
+END_TEST
+
+#define THREADS 4
+
+/* The fakes' figure and its total go together: a torn reading would be one without the other. */
+static void *read_for_a_while(void *arg)
+{
+	struct timespec start, now;
+	uint64_t bytes, *wrong = arg, reads = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	do {
+		for (int i = 0; i < 1000; i++, reads++)
+			*wrong += pinion_device_available(find("cpu"), &bytes) || bytes % 1000;
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	} while (now.tv_sec - start.tv_sec + (now.tv_nsec - start.tv_nsec) / 1e9 < 0.4);
+	return (void *)(uintptr_t)reads;
+}
+
+START_TEST(any_number_of_threads_read_at_once)
+{
+	pthread_t thread[THREADS];
+	uint64_t wrong[THREADS] = { 0 }, reads = 0;
+
+	find("cpu");
+	fake();
+	for (int i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_create(&thread[i], NULL, read_for_a_while, &wrong[i]), 0);
+	for (int i = 0; i < THREADS; i++) {
+		void *n;
+
+		pthread_join(thread[i], &n);
+		ck_assert_uint_eq(wrong[i], 0);
+		reads += (uintptr_t)n;
+	}
+	/* 400 ms are 9 times the age at which one thread measures anew; the first time all may. */
+	ck_assert_uint_le(measured, 9 + THREADS + 40);
+	ck_assert_uint_gt(reads, measured * 10);
+	pinion_close(ctx);
+}
+END_TEST
+
+static int by_value(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+START_TEST(would_fit_is_below_a_microsecond_when_hot)
+{
+	struct pinion_device *cpu = find("cpu");
+	int64_t ns[301];
+
+	for (int i = 0; i < 301; i++) {
+		struct timespec from, to;
+		int unknown = 0;
+
+		clock_gettime(CLOCK_MONOTONIC, &from);
+		for (int j = 0; j < 100; j++)
+			unknown += pinion_device_would_fit(cpu, 4096) == PINION_FIT_UNKNOWN;
+		clock_gettime(CLOCK_MONOTONIC, &to);
+		ck_assert_int_eq(unknown, 0);
+		ns[i] = (to.tv_sec - from.tv_sec) * INT64_C(1000000000) + to.tv_nsec - from.tv_nsec;
+	}
+	qsort(ns, 301, sizeof(*ns), by_value);
+	printf("would_fit: %.1f ns\n", ns[150] / 100.0);
+	ck_assert_int_le(ns[150] / 100, 1000);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* In the child of a process that was writing them when it forked. */
+START_TEST(a_child_has_figures_of_its_own)
+{
+	uint64_t bytes;
+	int status;
+	pid_t pid;
+
+	fake();
+	ck_ok(backend_host_available(&bytes));
+	__atomic_add_fetch(&room.seq, 1, __ATOMIC_RELAXED);
+	room.busy = 1;
+	pid = fork();
+	if (!pid) {
+		uint64_t before = measured;
+
+		for (int i = 0; i < 10; i++)
+			if (backend_host_available(&bytes))
+				_exit(1);
+		_exit(measured == before + 1 ? 0 : 2);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+/* ---- the machine's
+ * ---------------------------------------------------------------------------------------------------------- */
+
+START_TEST(the_cpus_figures_are_the_machines)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+	struct pinion_device *cpu = find("cpu");
+	uint64_t available, total;
+
+	ck_ok(pinion_device_available(cpu, &available));
+	ck_ok(pinion_device_total(cpu, &total));
+	ck_assert_uint_gt(available, 0);
+	ck_assert_uint_le(available, total);
+	ck_assert_uint_le(total, (uint64_t)pages * size);
+	pinion_close(ctx);
+}
+END_TEST
+
+static void write_text(const char *dir, const char *name, const char *text)
+{
+	char path[4096];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "we");
+	ck_assert_ptr_nonnull(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+static bool cover(const char *dir, const char *name, const char *target)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return !mount(path, target, NULL, MS_BIND, NULL);
+}
+
+/*
+ * Two versions of the memory controller, in a mount namespace where the files that tell of them are the test's: the
+ * limit is 64 MiB on the parent group, of which 40 are in use and 8 of those are page cache.
+ */
+START_TEST(the_cpus_figures_honour_cgroups)
+{
+	bool v2 = _i == 0;
+	char dir[2048], text[4096];
+	struct pinion_device *cpu;
+	uint64_t available, total;
+
+	cpu = find("cpu");
+	snprintf(dir, sizeof(dir), "%s/cgroup%d", test_tmp(), _i);
+	mkdir(dir, 0700);
+	snprintf(text, sizeof(text), "%s/a", dir);
+	mkdir(text, 0700);
+	snprintf(text, sizeof(text), "%s/a/b", dir);
+	mkdir(text, 0700);
+	write_text(dir, v2 ? "a/memory.max" : "a/memory.limit_in_bytes", "67108864\n");
+	write_text(dir, v2 ? "a/memory.current" : "a/memory.usage_in_bytes", "41943040\n");
+	write_text(dir, "a/memory.stat",
+		   v2 ? "anon 1\ninactive_file 6291456\nactive_file 2097152\n" :
+			"cache 1\ntotal_inactive_file 6291456\ntotal_active_file 2097152\n");
+	write_text(dir, v2 ? "a/b/memory.max" : "a/b/memory.limit_in_bytes", v2 ? "max\n" : "9223372036854771712\n");
+	write_text(dir, v2 ? "a/b/memory.current" : "a/b/memory.usage_in_bytes", "4096\n");
+	snprintf(text, sizeof(text),
+		 v2 ? "30 20 0:26 / %s rw - cgroup2 cgroup2 rw\n" : "30 20 0:26 / %s rw - cgroup cgroup rw,memory\n",
+		 dir);
+	write_text(dir, "mountinfo", text);
+	write_text(dir, "groups", v2 ? "0::/a/b\n" : "5:cpu,memory:/a/b\n0::/\n");
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		SKIP("a mount namespace is refused");
+	if (!cover(dir, "groups", "/proc/self/cgroup") || !cover(dir, "mountinfo", "/proc/self/mountinfo"))
+		SKIP("mounting over /proc is refused");
+	ck_ok(pinion_device_available(cpu, &available));
+	ck_ok(pinion_device_total(cpu, &total));
+	ck_assert_uint_eq(total, 64 * MIB);
+	ck_assert_uint_eq(available, 32 * MIB);
+	ck_assert_int_eq(pinion_device_would_fit(cpu, 32 * MIB + 1), PINION_FIT_NO);
+	ck_assert_int_eq(pinion_device_would_fit(cpu, 32 * MIB), PINION_FIT_TIGHT);
+	ck_assert_int_eq(pinion_device_would_fit(cpu, 8 * MIB), PINION_FIT_COMFORTABLE);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* ---- what may be pinned
+ * ------------------------------------------------------------------------------------------------------ */
+
+START_TEST(the_pinned_limit_is_a_signal)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	struct pinion_device *cpu = find("cpu");
+	uint64_t left, limit, before;
+	struct rlimit lim;
+	void *memory;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_MEMLOCK, &lim), 0);
+	if (lim.rlim_max < 4 * page)
+		SKIP("RLIMIT_MEMLOCK is below four pages");
+	lim.rlim_cur = 4 * page;
+	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &lim), 0);
+	ck_ok(pinion_device_pinned(cpu, &before, &limit));
+	ck_assert_uint_eq(limit, 4 * page);
+	ck_assert_uint_eq(before, limit);
+	memory = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(memory, MAP_FAILED);
+	/* The system call, because the address sanitizer's mlock() does nothing. */
+	ck_assert_int_eq(syscall(SYS_mlock, memory, page), 0);
+	wait_ms(110);
+	ck_ok(pinion_device_pinned(cpu, &left, &limit));
+	ck_assert_uint_eq(before - left, page);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(no_pinned_limit_is_no_figure)
+{
+	struct rlimit lim = { RLIM_INFINITY, RLIM_INFINITY };
+	struct pinion_device *cpu = find("cpu");
+	uint64_t left = 77, limit = 77;
+
+	if (setrlimit(RLIMIT_MEMLOCK, &lim))
+		SKIP("RLIMIT_MEMLOCK cannot be lifted here");
+	ck_assert_int_eq(pinion_device_pinned(cpu, &left, &limit), -ENODATA);
+	ck_assert_uint_eq(left, 77);
+	ck_assert_uint_eq(limit, 77);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* ---- honesty
+ * ----------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(a_synchronous_device_has_no_load_and_never_0)
+{
+	uint32_t n = 99;
+
+	ck_assert_int_eq(pinion_device_pending(find("cpu"), PINION_SCOPE_MINE, &n), -ENODATA);
+	ck_assert_int_eq(pinion_device_pending(find("cpu"), PINION_SCOPE_ALL, &n), -ENODATA);
+	ck_assert_int_eq(pinion_device_capacity(find("cpu"), &n), -ENODATA);
+	ck_assert_int_eq(pinion_device_pending(find("reference"), PINION_SCOPE_ALL, &n), -ENODATA);
+	ck_assert_int_eq(pinion_device_capacity(find("reference"), &n), -ENODATA);
+	ck_assert_uint_eq(n, 99);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* The contract's handle with three of four in flight: through a device of one's own. */
+START_TEST(a_device_with_a_queue_has_pending_capacity_and_flush)
+{
+	struct pinion_device_opts opts = { .size = sizeof(opts), .capacity = 4 };
+	struct pinion_ticket ticket[3];
+	struct pinion_context *other;
+	struct pinion_device *dev, *theirs;
+	uint64_t bytes;
+	uint32_t n;
+
+	ck_ok(pinion_open(NULL, &ctx));
+	ck_ok(pinion_open(NULL, &other));
+	ck_ok(pinion_device_add(ctx, "queue", &opts, &dev));
+	ck_ok(pinion_device_find(other, "queue", &theirs));
+	for (int i = 0; i < 3; i++)
+		ck_ok(pinion_work_begin(i ? dev : theirs, 1, &ticket[i]));
+	ck_ok(pinion_device_pending(dev, PINION_SCOPE_ALL, &n));
+	ck_assert_uint_eq(n, 3);
+	ck_ok(pinion_device_pending(dev, PINION_SCOPE_MINE, &n));
+	ck_assert_uint_eq(n, 2);
+	ck_ok(pinion_device_capacity(dev, &n));
+	ck_assert_uint_eq(n, 4);
+	ck_assert_int_eq(pinion_device_available(dev, &bytes), -ENODATA);
+	ck_assert_int_eq(pinion_device_total(dev, &bytes), -ENODATA);
+	ck_assert_int_eq(pinion_device_would_fit(dev, UINT64_MAX), PINION_FIT_UNKNOWN);
+	ck_assert_int_eq(pinion_device_flush(dev, PINION_SCOPE_ALL, 0, NULL), -ETIMEDOUT);
+	for (int i = 0; i < 3; i++)
+		ck_ok(pinion_work_end(&ticket[i]));
+	ck_ok(pinion_device_flush(dev, PINION_SCOPE_ALL, PINION_FOREVER, NULL));
+	ck_ok(pinion_device_pending(dev, PINION_SCOPE_ALL, &n));
+	ck_assert_uint_eq(n, 0);
+	pinion_close(other);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(a_removed_device_has_no_signals)
+{
+	struct pinion_device *cpu = find("cpu");
+	uint64_t bytes;
+	uint32_t n;
+
+	ck_ok(pinion_device_remove(cpu));
+	ck_assert_int_eq(pinion_device_available(cpu, &bytes), -ESTALE);
+	ck_assert_int_eq(pinion_device_total(cpu, &bytes), -ESTALE);
+	ck_assert_int_eq(pinion_device_capacity(cpu, &n), -ESTALE);
+	ck_assert_int_eq(pinion_device_pinned(cpu, &bytes, &bytes), -ESTALE);
+	ck_assert_int_eq(pinion_device_would_fit(cpu, UINT64_MAX), PINION_FIT_UNKNOWN);
+	ck_ok(pinion_device_available(find("cpu"), &bytes));
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(a_child_has_no_devices)
+{
+	struct pinion_device *cpu = find("cpu");
+	uint64_t bytes;
+	int status;
+	pid_t pid;
+
+	pid = fork();
+	if (!pid)
+		_exit(pinion_device_available(cpu, &bytes) == -EOWNERDEAD &&
+				      pinion_device_total(cpu, &bytes) == -EOWNERDEAD &&
+				      pinion_device_would_fit(cpu, UINT64_MAX) == PINION_FIT_UNKNOWN ?
+			      0 :
+			      1);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	pinion_close(ctx);
+}
+END_TEST
+
+static Suite *signal_suite(void)
+{
+	Suite *s = suite_create("signal");
+	TCase *c = tcase_create("signal");
+
+	tcase_add_loop_test(c, would_fit_is_the_contracts_table, 0, sizeof(rows) / sizeof(*rows));
+	tcase_add_test(c, fits_have_names);
+	tcase_add_test(c, figures_are_kept_and_no_more_than_100_ms_old);
+	tcase_add_test(c, figures_that_nobody_renews_are_not_used);
+	tcase_add_test(c, the_total_does_not_move);
+	tcase_add_test(c, what_cannot_be_measured_is_no_figure);
+	tcase_add_test(c, any_number_of_threads_read_at_once);
+	tcase_add_test(c, would_fit_is_below_a_microsecond_when_hot);
+	tcase_add_test(c, a_child_has_figures_of_its_own);
+	tcase_add_test(c, the_cpus_figures_are_the_machines);
+	tcase_add_loop_test(c, the_cpus_figures_honour_cgroups, 0, 2);
+	tcase_add_test(c, the_pinned_limit_is_a_signal);
+	tcase_add_test(c, no_pinned_limit_is_no_figure);
+	tcase_add_test(c, a_synchronous_device_has_no_load_and_never_0);
+	tcase_add_test(c, a_device_with_a_queue_has_pending_capacity_and_flush);
+	tcase_add_test(c, a_removed_device_has_no_signals);
+	tcase_add_test(c, a_child_has_no_devices);
+	suite_add_tcase(s, c);
+	return s;
+}
+
+PINION_TEST_MAIN(signal_suite)
