@@ -28,6 +28,18 @@ static bool is_held(const struct counts *c, uint32_t k)
 	return fcntl(c->fd, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
 }
 
+static void add_row(struct claims_sum *sum, const struct counter_claim *row)
+{
+	sum->count++;
+	sum->exclusive |= row->exclusive;
+	sum->bytes += row->bytes;
+	sum->units += row->units;
+	if (row->bytes >= sum->most) {
+		sum->most = row->bytes;
+		sum->most_pid = row->pid;
+	}
+}
+
 /* Under head.lock: frees rows that nobody holds, sums those of the device. */
 static void look(struct counts *c, const struct counts_device *dev, struct claims_sum *sum, uint32_t *free_row)
 {
@@ -44,14 +56,7 @@ static void look(struct counts *c, const struct counts_device *dev, struct claim
 			*free_row = k;
 		if (claim->generation != dev->generation)
 			continue;
-		sum->count++;
-		sum->exclusive |= claim->exclusive;
-		sum->bytes += claim->bytes;
-		sum->units += claim->units;
-		if (claim->bytes >= sum->most) {
-			sum->most = claim->bytes;
-			sum->most_pid = claim->pid;
-		}
+		add_row(sum, claim);
 	}
 }
 
@@ -94,6 +99,19 @@ static int hold(struct counts *c, uint32_t k)
 	return fd;
 }
 
+/* The generation goes first and comes last, so that a reader never takes one claim's figures for another's. */
+static void write_row(struct counter_claim *claim, const struct counter_claim *want)
+{
+	__atomic_store_n(&claim->generation, 0, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	__atomic_store_n(&claim->bytes, want->bytes, __ATOMIC_RELAXED);
+	__atomic_store_n(&claim->units, want->units, __ATOMIC_RELAXED);
+	__atomic_store_n(&claim->exclusive, want->exclusive, __ATOMIC_RELAXED);
+	__atomic_store_n(&claim->device, want->device, __ATOMIC_RELAXED);
+	__atomic_store_n(&claim->pid, want->pid, __ATOMIC_RELAXED);
+	__atomic_store_n(&claim->generation, want->generation, __ATOMIC_RELEASE);
+}
+
 /* Under head.lock. */
 static int take_row(struct counts *c, uint32_t k, const struct counter_claim *want)
 {
@@ -110,9 +128,9 @@ static int take_row(struct counts *c, uint32_t k, const struct counter_claim *wa
 	fd = hold(c, k);
 	if (fd < 0)
 		return fd;
-	f->claim[k] = *want;
+	write_row(&f->claim[k], want);
 	if (k == f->head.claims_used)
-		f->head.claims_used = k + 1;
+		__atomic_store_n(&f->head.claims_used, k + 1, __ATOMIC_RELEASE);
 	return fd;
 }
 
@@ -137,13 +155,31 @@ int counts_reserve(struct counts *c, const struct counts_device *dev, const stru
 	return ret;
 }
 
+/* Row @k as it stands; false when it does not, or changed while it was read. */
+static bool read_row(const struct counts *c, uint32_t k, uint64_t generation, struct counter_claim *row)
+{
+	const struct counter_claim *claim = &c->file->claim[k];
+
+	if (__atomic_load_n(&claim->generation, __ATOMIC_ACQUIRE) != generation || !is_held(c, k))
+		return false;
+	row->bytes = __atomic_load_n(&claim->bytes, __ATOMIC_RELAXED);
+	row->units = __atomic_load_n(&claim->units, __ATOMIC_RELAXED);
+	row->exclusive = __atomic_load_n(&claim->exclusive, __ATOMIC_RELAXED);
+	row->pid = __atomic_load_n(&claim->pid, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return __atomic_load_n(&claim->generation, __ATOMIC_RELAXED) == generation;
+}
+
+/* Without the lock, which a process that is stopped may hold: who only looks waits for nobody. */
 void counts_claims(struct counts *c, const struct counts_device *dev, struct claims_sum *sum)
 {
-	uint32_t k;
+	uint32_t used = __atomic_load_n(&c->file->head.claims_used, __ATOMIC_ACQUIRE);
+	struct counter_claim row;
 
-	counter_lock(&c->file->head.lock);
-	look(c, dev, sum, &k);
-	counter_unlock(&c->file->head.lock);
+	*sum = (struct claims_sum){ 0 };
+	for (uint32_t k = 0; k < used && k < COUNTER_CLAIMS; k++)
+		if (read_row(c, k, dev->generation, &row))
+			add_row(sum, &row);
 }
 
 int counts_claim_of(struct counts *c, int fd, struct counter_claim *claim)

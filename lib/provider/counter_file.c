@@ -146,21 +146,44 @@ static int open_at(struct rundir *dir, int flags)
 	return fd < 0 ? fail_errno(errno, "%s/%s", dir->path, COUNTER_NAME) : fd;
 }
 
-/* Under the directory's lock. */
-static int open_file(struct counts *c, struct rundir *dir)
+/*
+ * Without the directory's lock, which a process that is stopped may hold: nobody replaces a file that is whole. 1: it is
+ * mapped; 0: not there, or to be made anew; -errno.
+ */
+static int open_whole(struct counts *c, struct rundir *dir, const char boot[40])
 {
-	char boot[40];
 	int ret;
 
-	read_boot(boot);
+	c->fd = openat(dir->fd, COUNTER_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	if (c->fd < 0)
+		return 0; /* what is wrong with it is said under the lock */
+	ret = judge_file(c, dir, boot);
+	if (ret > 0) {
+		ret = map_file(c);
+		if (!ret)
+			return 1;
+	}
+	close(c->fd);
+	return ret;
+}
+
+/* Under the directory's lock. */
+static int open_file(struct counts *c, struct rundir *dir, const char boot[40])
+{
+	int ret;
+
 	c->fd = open_at(dir, O_CREAT);
 	if (c->fd < 0)
 		return c->fd;
 	ret = judge_file(c, dir, boot);
 	if (ret < 0)
 		goto err_close;
-	if (ret)
-		return map_file(c);
+	if (ret) {
+		ret = map_file(c);
+		if (ret)
+			goto err_close;
+		return 0;
+	}
 
 	/* A file of an earlier boot may still be mapped by nobody; a name of its own makes sure of that. */
 	close(c->fd);
@@ -187,6 +210,7 @@ err_close:
 int counts_open(struct rundir *dir, struct counts **out)
 {
 	struct counts *c = calloc(1, sizeof(*c));
+	char boot[40];
 	int lock_fd, ret;
 
 	if (!c)
@@ -197,13 +221,19 @@ int counts_open(struct rundir *dir, struct counts **out)
 	ret = roster_open(c);
 	if (ret)
 		goto err_free;
-	ret = rundir_lock(dir, &lock_fd);
-	if (ret)
+	read_boot(boot);
+	ret = open_whole(c, dir, boot);
+	if (ret < 0)
 		goto err_roster;
-	ret = open_file(c, dir);
-	rundir_unlock(lock_fd);
-	if (ret)
-		goto err_roster;
+	if (!ret) {
+		ret = rundir_lock(dir, &lock_fd);
+		if (ret)
+			goto err_roster;
+		ret = open_file(c, dir, boot);
+		rundir_unlock(lock_fd);
+		if (ret)
+			goto err_roster;
+	}
 	ret = counter_slot_claim(c);
 	if (ret)
 		goto err_unmap;
@@ -226,7 +256,7 @@ void counts_close(struct counts *c)
 	if (process_is_maker(&c->mark)) {
 		counter_slot_leave(c);
 		munmap(c->file, sizeof(struct counter_file));
-		}
+	}
 	close(c->fd);
 	roster_close(c);
 	free(c);

@@ -11,7 +11,7 @@
  *   head.lock (robust mutex)  slots and devices change hands: claim, takeover, leave, attach of a lane, add, remove
  *   head.seq                  bumped when a lane or a device changes hands (pinion_roster_bump()), under lock; before and
  *                             after it where a lane is taken from a device
- *   owner[slot]               the owner thread alone; the kernel when it dies
+ *   owner[slot]               a claim, under lock, where nobody lives; then the owner thread alone; the kernel when it dies
  *   page[slot].lane[]         one thread of the owner per lane (shared lanes: atomic adds)
  *   page[slot].control[]      the flusher that holds facts[slot].flush_lock
  *   device.wake               whoever ends a unit while a lane is armed

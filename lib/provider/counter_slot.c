@@ -41,17 +41,26 @@ static int robust_register(struct counter_robust *robust, uint32_t *word)
 	return syscall(SYS_set_robust_list, &robust->head, sizeof(robust->head));
 }
 
+/*
+ * What a claimed slot's owner word holds until its owner thread runs: it reads as dead, and names the claim. So the file's
+ * lock is not held while a thread starts, which takes long, and for ever in a process that is stopped meanwhile.
+ */
+static uint32_t promised_word(const struct counts *c)
+{
+	return PINION_OWNER_DIED | (c->slot_generation & PINION_OWNER_TID);
+}
+
 static void *owner_main(void *arg)
 {
 	struct counts *c = arg;
-	uint32_t *word = &c->file->owner[c->slot];
+	uint32_t *word = &c->file->owner[c->slot], promise = promised_word(c);
 	int32_t tid = syscall(SYS_gettid);
 
 	prctl(PR_SET_NAME, "pinion-owner");
 	if (robust_register(&c->robust, word))
 		tid = -errno;
-	else
-		__atomic_store_n(word, tid, __ATOMIC_RELEASE);
+	else if (!__atomic_compare_exchange_n(word, &promise, tid, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		tid = -ESTALE;
 	__atomic_store_n(&c->owner_tid, tid, __ATOMIC_RELEASE);
 	futex_wake((uint32_t *)&c->owner_tid);
 	while (!__atomic_load_n(&c->leave, __ATOMIC_ACQUIRE))
@@ -88,7 +97,7 @@ static int owner_start(struct counts *c)
 	__atomic_store_n(&c->leave, 1, __ATOMIC_RELEASE);
 	futex_wake(&c->leave);
 	pthread_join(c->owner, NULL);
-	return fail_errno(-c->owner_tid, "set_robust_list");
+	return c->owner_tid == -ESTALE ? -ESTALE : fail_errno(-c->owner_tid, "set_robust_list");
 }
 
 /* ---- claim and leave, under head.lock ------------------------------------------------------------------------------ */
@@ -204,7 +213,8 @@ static int find_slot(struct counts *c)
 	return 0;
 }
 
-int counter_slot_claim(struct counts *c)
+/* Finds a slot and promises it to this context. */
+static int reserve(struct counts *c)
 {
 	struct counter_file *f = c->file;
 	int ret;
@@ -215,9 +225,30 @@ int counter_slot_claim(struct counts *c)
 		memset(f->page[c->slot].control, 0, sizeof(f->page[c->slot].control));
 		write_facts(c);
 		c->free_lanes = COUNTER_LANE_MASK;
-		ret = owner_start(c);
+		__atomic_store_n(&f->owner[c->slot], promised_word(c), __ATOMIC_RELEASE);
 	}
 	counter_unlock(&f->head.lock);
+	return ret;
+}
+
+int counter_slot_claim(struct counts *c)
+{
+	int ret;
+
+	do {
+		uint32_t promise;
+
+		ret = reserve(c);
+		if (ret)
+			return ret;
+		c->owner_tid = 0;
+		c->leave = 0;
+		ret = owner_start(c);
+		promise = promised_word(c);
+		if (ret && ret != -ESTALE)
+			__atomic_compare_exchange_n(&c->file->owner[c->slot], &promise, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+		/* Where no slot is fresh another claim may take over what was promised. */
+	} while (ret == -ESTALE);
 	return ret;
 }
 

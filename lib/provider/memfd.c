@@ -7,6 +7,7 @@
 
 #include "../error.h"
 #include "../memory/room.h"
+#include "../work/ring.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -192,10 +193,11 @@ static int hold_registered(struct pages *pages, char *addr)
 		iov[i].iov_base = addr + i * REGISTER_BYTES;
 		iov[i].iov_len = i + 1 < n ? REGISTER_BYTES : pages->bytes - i * REGISTER_BYTES;
 	}
-	ret = io_uring_queue_init(1, &ring, 0);
+	ret = ring_open(1, &ring);
 	if (ret)
 		goto out;
-	ret = io_uring_register_buffers(&ring, iov, n);
+	/* What can never fit is not waited for. */
+	ret = pages->bytes > memlock_limit() ? io_uring_register_buffers(&ring, iov, n) : ring_register(&ring, iov, n);
 	pages->pin_fd = ret ? -1 : fcntl(ring.ring_fd, F_DUPFD_CLOEXEC, 0);
 	if (!ret && pages->pin_fd < 0)
 		ret = -errno;
@@ -212,7 +214,7 @@ out:
 static int spare_ring(void)
 {
 	struct io_uring ring;
-	int ret = io_uring_queue_init(SPARE_RING, &ring, 0);
+	int ret = ring_open(SPARE_RING, &ring);
 
 	if (!ret)
 		io_uring_queue_exit(&ring);
@@ -247,7 +249,7 @@ static int hold_pages(struct pages *pages, enum pinion_hold want, char *addr)
 	}
 	if (!mlock(addr, pages->bytes)) {
 		pages->hold = PINION_HOLD_LOCKED;
-		snprintf(pages->hold_why, sizeof(pages->hold_why), "%slocked instead", why);
+		snprintf(pages->hold_why, sizeof(pages->hold_why), "%s%s", why, *why ? "locked instead" : "asked for");
 		return 0;
 	}
 	err = errno;
