@@ -4,6 +4,7 @@
  * may start while the one before it is still in flight if their destinations do not touch. A call runs on this thread
  * when everything before it is done. Operations retire in order.
  */
+#include "ring.h"
 #include "stream.h"
 
 #include <errno.h>
@@ -65,7 +66,7 @@ int engine_open(struct pinion_stream *s)
 		ret = fail_errno(errno, "making an eventfd");
 		goto err_piece;
 	}
-	ret = io_uring_queue_init(s->opts.depth + 1, &e->ring, 0);
+	ret = ring_open(s->opts.depth + 1, &e->ring);
 	if (ret) {
 		ret = explain(-ret);
 		goto err_wake;
@@ -180,7 +181,8 @@ static bool issue_read(struct pinion_stream *s, struct stream_op *op)
 		struct piece *p = free_piece(s);
 		uint64_t left = op->len - op->issued, to_edge;
 
-		if (!p)
+		/* Two requests to a pipe would share out what it holds as it comes. */
+		if (!p || (op->file->in_order && op->in_flight))
 			return false;
 		p->op = op;
 		p->pos = op->pos + op->issued;
@@ -263,6 +265,9 @@ static bool touches(const struct stream_op *a, const struct stream_op *b)
 /* Whether read @op may start while those from @head up to it are unfinished. */
 static bool may_overtake(const struct stream_op *head, const struct stream_op *op)
 {
+	/* Another descriptor may lead to the same pipe, so no read of one overtakes anything. */
+	if (head != op && op->file->in_order)
+		return false;
 	for (; head != op; head = head->next)
 		if (head->kind != OP_READ || touches(head, op))
 			return false;

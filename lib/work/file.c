@@ -51,6 +51,7 @@ static void open_direct(struct stream_file *file, const struct stat *st)
 
 	file->direct_fd = file->cached_fd = -1;
 	file->regular = S_ISREG(st->st_mode);
+	file->in_order = !S_ISREG(st->st_mode) && !S_ISBLK(st->st_mode);
 	file->block = file->memory_align = 4096;
 	if (!S_ISREG(st->st_mode) && !S_ISBLK(st->st_mode)) {
 		file->why = "not a regular file";

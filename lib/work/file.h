@@ -16,6 +16,7 @@ struct stream_file {
 	int direct_fd;	       /* past it; -1: not to be had */
 	int cached_fd;	       /* for what the page cache holds, without read-ahead; -1 where direct_fd is */
 	bool regular;
+	bool in_order;	       /* no positions: each read takes what comes next, so one at a time */
 	bool no_cachestat; /* the kernel has none, or will not answer for this file */
 	uint32_t block;	       /* file offsets and lengths of direct reads are multiples of this */
 	uint32_t memory_align; /* and addresses of this */

@@ -340,6 +340,59 @@ START_TEST(a_pipe_is_read_as_it_fills)
 }
 END_TEST
 
+#define PIPE_WORDS (UINT32_C(3) << 20)
+
+/* Numbers in order, for as long as they are read. */
+static void *fill_pipe(void *arg)
+{
+	uint32_t words[4096], next = 0;
+
+	while (next < PIPE_WORDS) {
+		for (unsigned int i = 0; i < 4096; i++)
+			words[i] = next++;
+		for (size_t at = 0; at < sizeof(words);) {
+			ssize_t n = write(*(int *)arg, (char *)words + at, sizeof(words) - at);
+
+			if (n <= 0)
+				return NULL;
+			at += n;
+		}
+	}
+	return NULL;
+}
+
+/* Once as one read of several pieces and once as several reads, the second half of them through another descriptor. */
+START_TEST(a_pipe_is_read_in_order)
+{
+	struct pinion_stream_opts opts = { .size = sizeof(opts), .depth = 4, .piece = 1u << 20 };
+	uint64_t bytes = PIPE_WORDS * sizeof(uint32_t), parts = _i ? 12 : 1;
+	struct pinion_buffer *buf;
+	pthread_t writer;
+	struct ground g;
+	uint32_t *got;
+	int end[2], other;
+
+	ck_assert_int_eq(pipe(end), 0);
+	other = dup(end[0]);
+	ground_open(&g, &opts);
+	buf = buffer(g.ctx, bytes);
+	ck_assert_int_eq(pthread_create(&writer, NULL, fill_pipe, &end[1]), 0);
+	for (uint64_t i = 0; i < parts; i++)
+		ck_ok(pinion_stream_read(g.stream, buf, i * bytes / parts, i < parts / 2 ? other : end[0], 0, bytes / parts, NULL));
+	ck_ok(pinion_stream_flush(g.stream, SOON));
+	ck_ok(pinion_buffer_map(buf, PINION_READ, (void **)&got));
+	for (uint32_t i = 0; i < PIPE_WORDS; i++)
+		if (got[i] != i)
+			ck_abort_msg("word %u is %u", i, got[i]);
+	pthread_join(writer, NULL);
+	pinion_buffer_unref(buf);
+	ground_close(&g);
+	close(other);
+	close(end[0]);
+	close(end[1]);
+}
+END_TEST
+
 START_TEST(reads_that_touch_are_done_in_order)
 {
 	struct pinion_stream_opts opts = { .size = sizeof(opts), .depth = 8, .piece = 65536 };
@@ -1094,6 +1147,7 @@ static Suite *suite(void)
 			    PINION_IO_DIRECT + 1);
 	tcase_add_loop_test(reads, short_reads_are_continued, PINION_IO_AUTO, PINION_IO_DIRECT + 1);
 	tcase_add_loop_test(reads, a_pipe_is_read_as_it_fills, PINION_IO_AUTO, PINION_IO_DIRECT + 1);
+	tcase_add_loop_test(reads, a_pipe_is_read_in_order, 0, 2);
 	tcase_add_test(reads, reads_that_touch_are_done_in_order);
 	suite_add_tcase(s, reads);
 	tcase_set_timeout(errors, 10);
