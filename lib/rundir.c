@@ -27,12 +27,15 @@ static int open_ours(const char *path)
 		close(fd);
 		return fail_errno(err, "runtime directory %s", path);
 	}
-	if (st.st_uid != geteuid() || (st.st_mode & 077)) {
+	if (st.st_uid != geteuid()) {
 		close(fd);
-		return fail(EPERM,
-			    "runtime directory %s belongs to uid %u with mode %04o; it must be yours (uid %u) with mode 0700: "
-			    "chmod 700 it, or name another one in PINION_DIR",
-			    path, st.st_uid, st.st_mode & 07777, geteuid());
+		return fail(EPERM, "runtime directory %s belongs to uid %u, it must be yours (uid %u): name another one in PINION_DIR", path,
+			    st.st_uid, geteuid());
+	}
+	if (st.st_mode & 077) {
+		close(fd);
+		return fail(EPERM, "runtime directory %s has mode %04o, it must be closed to others: chmod 700 it, or name another one in "
+				   "PINION_DIR", path, st.st_mode & 07777);
 	}
 	return fd;
 }

@@ -223,7 +223,7 @@ int cmd_load(const struct command *cmd, int argc, char **argv)
 	load.hold.start_ns = pinion_deadline_in(0);
 	command_parse(cmd, argc, argv, options, parse, &load);
 	if (!realpath(load.file, path)) {
-		complain("%s: %s", load.file, strerror(errno));
+		complain("%s: %s", load.file, access(load.file, F_OK) ? strerror(errno) : "it has no path, a regular file is needed");
 		return EXIT_PROBLEM;
 	}
 	load.hold.path = path;

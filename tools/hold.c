@@ -14,10 +14,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define MIB (UINT64_C(1) << 20)
+/* How often a name is asked for whose holder is just going. */
+#define TAKE_TRIES 20
+#define TAKE_PAUSE_US 10000
 
 /* What a load in progress needs to say how far it is. */
 struct progress {
@@ -120,6 +124,17 @@ static void close_inherited(struct hold *h)
 	umask(077);
 }
 
+/* Each process that attaches takes a descriptor here, and the usual limit of 1024 is only the soft one. */
+static void raise_descriptors(void)
+{
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) || lim.rlim_cur == lim.rlim_max)
+		return;
+	lim.rlim_cur = lim.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &lim);
+}
+
 /* From here on this process keeps nothing busy that it was started with. */
 static void detach(const struct hold *h)
 {
@@ -156,14 +171,23 @@ static int tell_ready(struct hold *h, const struct report *report)
 static int take_name(const struct hold *h, struct pinion_context *ctx, struct pinion_holder **out)
 {
 	struct pinion_name_info info = { .size = sizeof(info) };
-	char sentence[128];
-	int ret = pinion_holder_open(ctx, h->name, h->path, out);
+	char sentence[512] = "";
+	int ret;
 
-	if (!ret)
-		return EXIT_OK;
-	if (ret != -EEXIST || pinion_name_show(ctx, h->name, &info, NULL, 0, NULL))
-		return tell_failure(h, ret, pinion_error());
-	snprintf(sentence, sizeof(sentence), "%s is already held by pid %d", h->name, info.pid);
+	for (unsigned int i = 0; i < TAKE_TRIES; i++) {
+		ret = pinion_holder_open(ctx, h->name, h->path, out);
+		if (!ret)
+			return EXIT_OK;
+		snprintf(sentence, sizeof(sentence), "%s", pinion_error());
+		if (ret != -EEXIST)
+			break;
+		if (!pinion_name_show(ctx, h->name, &info, NULL, 0, NULL)) {
+			snprintf(sentence, sizeof(sentence), "%s is already held by pid %d", h->name, info.pid);
+			break;
+		}
+		/* It went between the two, and the name is free; or nobody can reach it, and its record is right. */
+		usleep(TAKE_PAUSE_US);
+	}
 	return tell_failure(h, ret, sentence);
 }
 
@@ -204,6 +228,7 @@ int hold_run(struct hold *h)
 	int code, ret;
 
 	close_inherited(h);
+	raise_descriptors();
 	ret = ending_start();
 	if (ret)
 		return tell_failure(h, ret, "no thread can be started to wait for signals");

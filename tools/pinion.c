@@ -214,6 +214,8 @@ int main(int argc, char **argv)
 	fill_standard_fds();
 	/* A reader that went away shows as EPIPE; a holder must not die of it. */
 	signal(SIGPIPE, SIG_IGN);
+	/* A file that would pass RLIMIT_FSIZE (ulimit -f) is an error with a sentence, EFBIG. */
+	signal(SIGXFSZ, SIG_IGN);
 	argp_err_exit_status = EXIT_USAGE;
 	code = dispatch(argc, argv);
 	ret = flush_stdout();

@@ -19,6 +19,57 @@ const char *buffer_hold_name(enum pinion_hold hold)
 	return hold == PINION_HOLD_REGISTERED ? "registered" : hold == PINION_HOLD_LOCKED ? "locked" : "unlocked";
 }
 
+/*
+ * Every buffer of the process, so that a fork can wait for whoever holds one's lock: buffers may be used in the child, where
+ * that thread is not there to give it back.
+ */
+static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER; /* taken before a buffer's */
+static struct pinion_buffer *live;
+
+static void fork_prepare(void)
+{
+	pthread_mutex_lock(&live_lock);
+	for (struct pinion_buffer *buf = live; buf; buf = buf->next)
+		pthread_mutex_lock(&buf->lock);
+}
+
+static void fork_done(void)
+{
+	for (struct pinion_buffer *buf = live; buf; buf = buf->next)
+		pthread_mutex_unlock(&buf->lock);
+	pthread_mutex_unlock(&live_lock);
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(fork_prepare, fork_done, fork_done);
+}
+
+static void enlist(struct pinion_buffer *buf)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, watch_forks);
+	pthread_mutex_lock(&live_lock);
+	buf->next = live;
+	if (live)
+		live->prev = buf;
+	live = buf;
+	pthread_mutex_unlock(&live_lock);
+}
+
+static void delist(struct pinion_buffer *buf)
+{
+	pthread_mutex_lock(&live_lock);
+	if (buf->next)
+		buf->next->prev = buf->prev;
+	if (buf->prev)
+		buf->prev->next = buf->next;
+	else
+		live = buf->next;
+	pthread_mutex_unlock(&live_lock);
+}
+
 int buffer_new(const struct provider_ops *provider, const struct pages *pages, void *writer, struct pinion_buffer **out)
 {
 	struct pinion_buffer *buf = calloc(1, sizeof(*buf));
@@ -30,6 +81,7 @@ int buffer_new(const struct provider_ops *provider, const struct pages *pages, v
 	buf->pages = *pages;
 	buf->writer.addr = writer;
 	pthread_mutex_init(&buf->lock, NULL);
+	enlist(buf);
 	*out = buf;
 	return 0;
 }
@@ -85,6 +137,7 @@ PINION_API void pinion_buffer_unref(struct pinion_buffer *buf)
 {
 	if (!buf || __atomic_sub_fetch(&buf->refs, 1, __ATOMIC_ACQ_REL))
 		return;
+	delist(buf);
 	if (buf->reader.addr)
 		munmap(buf->reader.addr, buf->pages.bytes);
 	if (buf->writer.addr)
@@ -207,22 +260,25 @@ int buffer_lock_mapping(struct pinion_buffer *buf)
 /* Under buf->lock: an unused writer must not outlive the seal, but the lock it carries must. */
 static int replace_writer(struct pinion_buffer *buf)
 {
+	bool locked = buf->pages.hold == PINION_HOLD_LOCKED;
 	int ret;
 
 	if (!buf->writer.addr || buf->writer.uses)
 		return 0;
-	if (buf->pages.hold == PINION_HOLD_LOCKED) {
+	if (locked) {
 		ret = make_map(buf, PINION_READ);
 		if (ret)
 			return ret;
-		if (mlock(buf->reader.addr, buf->pages.bytes)) {
-			buf->pages.hold = PINION_HOLD_NONE;
-			snprintf(buf->pages.hold_why, sizeof(buf->pages.hold_why), "mlock of the sealed mapping: %s",
-				 strerrordesc_np(errno));
-		}
+		/* RLIMIT_MEMLOCK counts both mappings: with both at once there may be room for one only. */
+		locked = mlock(buf->reader.addr, buf->pages.bytes) != 0;
 	}
 	munmap(buf->writer.addr, buf->pages.bytes);
 	buf->writer.addr = NULL;
+	if (locked && mlock(buf->reader.addr, buf->pages.bytes)) {
+		buf->pages.hold = PINION_HOLD_NONE;
+		snprintf(buf->pages.hold_why, sizeof(buf->pages.hold_why), "mlock of the sealed mapping: %s",
+			 strerrordesc_np(errno));
+	}
 	return 0;
 }
 

@@ -19,6 +19,7 @@ struct pinion_buffer {
 	pthread_mutex_t lock; /* everything below */
 	struct pages pages;
 	struct buffer_map reader, writer;
+	struct pinion_buffer *prev, *next; /* in the list of all, under its lock */
 };
 
 /* A buffer over @pages, which become its own. @writer: a writable mapping of them, or NULL. */

@@ -244,6 +244,8 @@ static int ask_for_it(struct pinion_context *ctx, const char *name, int64_t dead
 	if (ret)
 		return ret;
 	n = share_recv(sock, answer, sizeof(*answer), fds, 2, nfds);
+	if (n == -EMFILE)
+		return fail(EMFILE, "'%s' comes in descriptors, and this process may have no more (ulimit -n)", name);
 	if (n == 0 || n == -ECONNRESET)
 		return fail(EPIPE, "the holder of '%s', process %d, died before the data was whole", name, record->pid);
 	if (n < 0)
@@ -276,7 +278,8 @@ int name_attach(struct pinion_context *ctx, const char *name, int64_t deadline_n
 /* ---- show, list, remove -------------------------------------------------------------------------------------------- */
 
 /* Sends a request and receives the answer, with a bound on how long the holder may take. */
-static ssize_t ask(struct pinion_context *ctx, const char *name, enum name_op op, void *answer, size_t room, int *kept_sock)
+static ssize_t ask(struct pinion_context *ctx, const char *name, enum name_op op, int64_t deadline_ns, void *answer, size_t room,
+		   int *kept_sock)
 {
 	struct name_request req = { .magic = NAME_MAGIC, .op = op };
 	struct name_record record;
@@ -290,7 +293,7 @@ static ssize_t ask(struct pinion_context *ctx, const char *name, enum name_op op
 		return ret;
 	ret = share_send(sock, &req, sizeof(req), NULL, 0);
 	if (!ret)
-		ret = name_await(ctx, &record, sock, pinion_deadline_in(NAME_SILENT_NS));
+		ret = name_await(ctx, &record, sock, deadline_ns);
 	n = ret ? ret : share_recv(sock, answer, room, NULL, 0, &nfds);
 	if (n == 0 || n == -EPIPE || n == -ECONNRESET)
 		n = no_such(ctx, name);
@@ -333,8 +336,8 @@ static void describe_silent(struct pinion_context *ctx, const char *name, struct
 		info->pid = record.pid;
 }
 
-PINION_API int pinion_name_show(struct pinion_context *ctx, const char *name, struct pinion_name_info *info,
-				struct pinion_name_user *rows, size_t cap, size_t *n)
+static int show_until(struct pinion_context *ctx, const char *name, int64_t deadline_ns, struct pinion_name_info *info,
+		      struct pinion_name_user *rows, size_t cap, size_t *n)
 {
 	size_t room = sizeof(struct name_show) + NAME_USERS * sizeof(struct pinion_name_user);
 	struct name_show *show;
@@ -346,7 +349,7 @@ PINION_API int pinion_name_show(struct pinion_context *ctx, const char *name, st
 	show = calloc(1, room);
 	if (!show)
 		return fail(ENOMEM, "no memory for an answer");
-	got = ask(ctx, name, NAME_SHOW, show, room, NULL);
+	got = ask(ctx, name, NAME_SHOW, deadline_ns, show, room, NULL);
 	if (got == -ETIMEDOUT)
 		describe_silent(ctx, name, &show->info);
 	else
@@ -359,6 +362,12 @@ PINION_API int pinion_name_show(struct pinion_context *ctx, const char *name, st
 		memcpy(rows, show->user, (cap < show->rows ? cap : show->rows) * sizeof(*rows));
 	free(show);
 	return ret;
+}
+
+PINION_API int pinion_name_show(struct pinion_context *ctx, const char *name, struct pinion_name_info *info,
+				struct pinion_name_user *rows, size_t cap, size_t *n)
+{
+	return show_until(ctx, name, pinion_deadline_in(NAME_SILENT_NS), info, rows, cap, n);
 }
 
 /* The name that @file is the record of; false when it is none. */
@@ -380,6 +389,8 @@ static int by_text(const struct dirent **a, const struct dirent **b)
 
 PINION_API int pinion_name_list(struct pinion_context *ctx, int (*fn)(void *arg, const struct pinion_name_info *info), void *arg)
 {
+	/* One for all: of many that are stopped only the first is waited for so long. */
+	int64_t deadline_ns = pinion_deadline_in(NAME_SILENT_NS);
 	struct dirent **entry;
 	int n, ret = context_check(ctx);
 
@@ -393,7 +404,7 @@ PINION_API int pinion_name_list(struct pinion_context *ctx, int (*fn)(void *arg,
 		char name[PINION_NAME_MAX + 1];
 
 		if (!ret && name_of(entry[i]->d_name, name)) {
-			ret = pinion_name_show(ctx, name, &info, NULL, 0, NULL);
+			ret = show_until(ctx, name, deadline_ns, &info, NULL, 0, NULL);
 			/* Gone meanwhile, or dead and removed now. */
 			ret = ret == -ENOENT ? 0 : ret ? ret : fn(arg, &info);
 		}
@@ -412,7 +423,7 @@ PINION_API int pinion_name_remove(struct pinion_context *ctx, const char *name)
 
 	if (ret)
 		return ret;
-	n = ask(ctx, name, NAME_REMOVE, &answer, sizeof(answer), &sock);
+	n = ask(ctx, name, NAME_REMOVE, pinion_deadline_in(NAME_SILENT_NS), &answer, sizeof(answer), &sock);
 	if (n < 0)
 		return n;
 	if (n != sizeof(answer) || answer.magic != NAME_MAGIC) {

@@ -98,6 +98,12 @@ ssize_t share_recv(int sock, void *data, size_t room, int *fds, unsigned int max
 	if (n < 0)
 		return -errno;
 	*nfds = take_fds(&msg, fds, max_fds);
+	/* Cut although there was room for all that came: this process may have no more descriptors. */
+	if ((msg.msg_flags & MSG_CTRUNC) && *nfds < SHARE_FDS) {
+		share_close(fds, *nfds < max_fds ? *nfds : max_fds);
+		*nfds = 0;
+		return -EMFILE;
+	}
 	if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || *nfds > max_fds) {
 		share_close(fds, *nfds < max_fds ? *nfds : max_fds);
 		*nfds = 0;

@@ -55,6 +55,7 @@ struct load {
 	uint64_t moved; /* bytes copied; atomic, both stages add */
 	uint64_t total;
 	int64_t next_progress;
+	bool cancelled; /* by the caller */
 };
 
 static uint64_t round_down(uint64_t v)
@@ -104,7 +105,9 @@ static int report(struct load *load)
 		return 0;
 	load->next_progress = now + PROGRESS_NS;
 	collect_stats(load, &stats);
-	if (load->opts.progress(load->opts.progress_arg, stats.bytes_read < load->total ? stats.bytes_read : load->total, load->total))
+	load->cancelled = load->opts.progress(load->opts.progress_arg,
+					      stats.bytes_read < load->total ? stats.bytes_read : load->total, load->total);
+	if (load->cancelled)
 		return fail(ECANCELED, "the load was cancelled");
 	return 0;
 }
@@ -322,8 +325,9 @@ static int read_tensors(struct load *load)
 		else
 			ret = t[i].moved ? read_moved(load, i, &i) : read_run(load, i, &i);
 	}
-	while (!ret && load->queued)
-		ret = wait_reporting(load, load->runs, load->queue[--load->queued]);
+	/* The oldest first: where one fails, those behind it can only say that they were not run. */
+	for (uint32_t q = 0; !ret && q < load->queued; q++)
+		ret = wait_reporting(load, load->runs, load->queue[q]);
 	for (unsigned int s = 0; !ret && s < STAGES; s++)
 		if (load->stage[s].stream)
 			ret = pinion_stream_flush(load->stage[s].stream, PINION_FOREVER);
@@ -424,7 +428,7 @@ PINION_API int pinion_model_load(struct pinion_context *ctx, const char *path, c
 	struct pinion_load_stats stats = { .size = sizeof(stats) };
 	struct load load = { .ctx = ctx, .opts = { .size = sizeof(load.opts) }, .fd = -1 };
 	int64_t start, made;
-	int ret = context_check(ctx);
+	int changed, ret = context_check(ctx);
 
 	if (!ret)
 		ret = opts_in(&load.opts, sizeof(load.opts), opts, "pinion_load_opts");
@@ -443,9 +447,10 @@ PINION_API int pinion_model_load(struct pinion_context *ctx, const char *path, c
 	if (!ret) {
 		load.total = load.block->tensor_bytes;
 		ret = read_tensors(&load);
+		/* A change explains a read that failed, too. */
+		changed = ret && load.cancelled ? 0 : check_unchanged(&load, path);
+		ret = changed ? changed : ret;
 	}
-	if (!ret)
-		ret = check_unchanged(&load, path);
 	stats.alloc_ns = made - start;
 	stats.read_ns = deadline_now() - made;
 	stats.staging_bytes = load.staging ? pinion_buffer_size(load.staging) : 0;

@@ -12,6 +12,7 @@ import json
 import os
 import pty
 import re
+import resource
 import select
 import shutil
 import signal
@@ -455,6 +456,17 @@ def a_taken_name_exits_5(c):
 
 
 @test
+def a_taken_name_that_nobody_can_reach_is_said_to_be_taken(c):
+    path = small_gguf(c.path("m.gguf"))
+    c.load(path, "m")
+    pid = c.ls()[0]["pid"]
+    os.unlink(os.path.join(c.env["PINION_DIR"], "m.sock"))
+    err = c.run("load", path, "--name", "m", code=5)[1]
+    assert err.startswith(f"pinion load: 'm' is held by process {pid}; "), err
+    os.kill(pid, signal.SIGTERM)
+
+
+@test
 def of_many_loads_of_one_name_one_wins(c):
     path = small_gguf(c.path("m.gguf"))
     loads = [c.start("load", path, "--name", "m") for _ in range(8)]
@@ -574,6 +586,33 @@ def a_stopped_holder_is_said_not_to_answer(c):
     assert re.search(rf"^m +not answering .* {pid} ", c.run("ls")[0], re.M)
     os.kill(pid, signal.SIGCONT)
     c.until("it answers", lambda: c.ls()[0]["state"] == "ready")
+
+
+@test
+def of_many_stopped_holders_the_first_is_waited_for(c):
+    path = small_gguf(c.path("m.gguf"))
+    for i in range(5):
+        c.load(path, f"m{i}")
+    pids = [row["pid"] for row in c.ls()]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    for pid in pids:
+        c.until("it stopped", lambda: process_state(pid) == "T")
+    since = time.monotonic()
+    rows = c.ls()
+    took = time.monotonic() - since
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    assert [row["state"] for row in rows] == ["not answering"] * 5, rows
+    assert took < 4, took
+
+
+@test
+def where_ulimit_f_is_small_it_is_said(c):
+    out, err = c.run("load", sparse_gguf(c.path("m.gguf"), 8 << 20), "--name", "m", code=1,
+                     preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)))
+    assert out == "" and "File too large" in err, (out, err)
+    assert c.ls() == []
 
 
 # ---- a load that does not come to its end ---------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <pinion/pinion.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -410,6 +411,31 @@ START_TEST(more_than_one_descriptor_is_refused)
 }
 END_TEST
 
+START_TEST(a_process_that_may_have_no_more_descriptors_is_told)
+{
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = NULL;
+	struct rlimit was, low;
+	int sock[2], fd = memfd(4096, F_SEAL_SHRINK), next, ret;
+
+	pair(_i ? SOCK_SEQPACKET : SOCK_STREAM, sock);
+	send_raw(sock[0], &honest, sizeof(honest), &fd, 1);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &was), 0);
+	next = dup(fd);
+	close(next);
+	low = (struct rlimit){ .rlim_cur = next, .rlim_max = was.rlim_max };
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+	ret = pinion_buffer_recv(ctx, sock[1], &buf);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &was), 0);
+	ck_assert_msg(ret == -EMFILE, "%d (%s)", ret, pinion_error());
+	ck_assert_ptr_null(buf);
+	close(sock[0]);
+	close(sock[1]);
+	close(fd);
+	pinion_close(ctx);
+}
+END_TEST
+
 START_TEST(an_ordinary_file_is_refused)
 {
 	char path[PATH_MAX];
@@ -499,6 +525,7 @@ static Suite *suite(void)
 	tcase_add_test(hostile, a_memory_file_that_could_shrink_is_refused);
 	tcase_add_test(hostile, a_size_that_is_a_lie_is_refused);
 	tcase_add_test(hostile, more_than_one_descriptor_is_refused);
+	tcase_add_loop_test(hostile, a_process_that_may_have_no_more_descriptors_is_told, 0, 2);
 	tcase_add_test(hostile, an_ordinary_file_is_refused);
 	tcase_add_test(hostile, an_empty_packet_with_a_descriptor_leaves_none);
 	tcase_add_test(hostile, a_peer_that_closed_is_said);
