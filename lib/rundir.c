@@ -34,7 +34,7 @@ static int open_ours(const char *path)
 	}
 	if (st.st_mode & 077) {
 		close(fd);
-		return fail(EPERM, "runtime directory %s has mode %04o, it must be closed to others: chmod 700 it, or name another one in "
+		return fail(EPERM, "runtime directory %s has mode %04o, it must be 0700, closed to others: chmod 700 it, or name another one in "
 				   "PINION_DIR", path, st.st_mode & 07777);
 	}
 	return fd;
