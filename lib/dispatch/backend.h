@@ -31,7 +31,8 @@ struct backend_list;
 
 /*
  * Memory of a device. The address is where the device has it: aligned to caps.alignment, never 0 when there are bytes,
- * and for the host to follow only when the substrate is PINION_SUBSTRATE_HOST. The handle is the backend's own.
+ * and for the host to follow only when the substrate is PINION_SUBSTRATE_HOST. The handle is of the backend whose alloc
+ * made it: ops of another device that shares the memory go by the address.
  */
 struct backend_memory {
 	void *address;
@@ -40,9 +41,11 @@ struct backend_memory {
 };
 
 /*
- * What a kernel works on. The views are over addresses of the device, and have elements. The kernels of copy and cast
- * keep to the rules of pinion_view_copy(), also for views that overlap. For all others the result is row-major without
- * gaps, in other memory than the sources, and these have any strides. Kernels that need scratch memory take their own.
+ * What a kernel works on. The views are over addresses of the device, perhaps in memory of another one that shares. The
+ * result has elements; a source may have none (a product over k = 0). The kernels of copy and cast keep to the rules of
+ * pinion_view_copy(), also for views that overlap. For all others the result is row-major without gaps, in other memory
+ * than the sources, and these have any strides: where the caller wants it elsewhere, the library copies it there, for
+ * which the dtype needs the kernel of copy too. Kernels that need scratch memory take their own.
  */
 struct backend_call {
 	const struct backend_device *dev;
@@ -94,7 +97,7 @@ struct backend_copy {
  * who calls asks whether it is there.
  */
 struct backend_ops {
-	/* Memory of @bytes, which may be 0; zeroed, or with any content. Default: -EOPNOTSUPP. */
+	/* Memory of @bytes, 0 to INT64_MAX; zeroed, or with any content. @out comes zeroed. Default: -EOPNOTSUPP. */
 	int (*alloc)(const struct backend_device *dev, uint64_t bytes, bool zero, struct backend_memory *out);
 
 	/* Bytes that a new allocation could use now. -ENODATA, which is the default: it cannot be measured. */
@@ -110,7 +113,7 @@ struct backend_ops {
 	/* The raw address of @q, for callers that need it. Default: -EOPNOTSUPP. */
 	int (*device_ptr)(const struct backend_device *dev, const struct backend_quant *q, uint64_t *address);
 
-	/* From the device's memory to the host's. Default: -EOPNOTSUPP. */
+	/* From the device's memory to the host's; not called for PINION_SUBSTRATE_HOST. Default: -EOPNOTSUPP. */
 	int (*download)(const struct backend_device *dev, void *dst, const struct backend_memory *src, uint64_t off,
 			uint64_t bytes);
 
@@ -129,7 +132,7 @@ struct backend_ops {
 	/* Of the device, all of it; never changes. -ENODATA, which is the default. */
 	int (*total)(const struct backend_device *dev, uint64_t *bytes);
 
-	/* From the host's memory to the device's. Default: -EOPNOTSUPP. */
+	/* From the host's memory to the device's; not called for PINION_SUBSTRATE_HOST. Default: -EOPNOTSUPP. */
 	int (*upload)(const struct backend_device *dev, struct backend_memory *dst, uint64_t off, const void *src,
 		      uint64_t bytes);
 

@@ -30,17 +30,29 @@ static char *card_host(const void *address)
 	return (char *)((uintptr_t)address - CARD_SHIFT);
 }
 
+/* Takes what there is, never more: figures that are read meanwhile are true. */
+static bool card_take(uint64_t bytes)
+{
+	uint64_t used = __atomic_load_n(&card_used, __ATOMIC_RELAXED);
+
+	do {
+		if (bytes > CARD_BYTES - used)
+			return false;
+	} while (!__atomic_compare_exchange_n(&card_used, &used, used + bytes, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	return true;
+}
+
 static int card_alloc(const struct backend_device *dev, uint64_t bytes, bool zero, struct backend_memory *out)
 {
-	uint64_t used = __atomic_add_fetch(&card_used, bytes, __ATOMIC_RELAXED);
+	bool taken = card_take(bytes);
 
-	if (bytes <= CARD_BYTES && used <= CARD_BYTES)
+	if (taken)
 		out->handle = aligned_alloc(256, (bytes / 256 + 1) * 256);
-	if (!out->handle) {
+	if (taken && !out->handle)
 		__atomic_sub_fetch(&card_used, bytes, __ATOMIC_RELAXED);
+	if (!out->handle)
 		return fail(ENOMEM, "an array of %llu bytes does not fit on '%s'", (unsigned long long)bytes,
 			    dev->desc.key);
-	}
 	if (zero)
 		memset(out->handle, 0, bytes);
 	out->address = card_address(out->handle);
