@@ -31,6 +31,7 @@
 #define POPULATE_BYTES (UINT64_C(64) << 20)
 /* Entries of a ring that must still be had after a registration: as much as the rings of a few streams take. */
 #define SPARE_RING 256
+#define RINGS_BYTES (UINT64_C(64) << 10) /* what such a ring and that of the pin take, roughly */
 /* io_uring takes at most this much in one registered buffer. */
 #define REGISTER_BYTES (UINT64_C(1) << 30)
 
@@ -176,6 +177,14 @@ static uint64_t memlock_limit(void)
 	return getrlimit(RLIMIT_MEMLOCK, &lim) ? 0 : lim.rlim_cur;
 }
 
+/* Whether the pages and a few rings fit the limit at all: what never can is not waited for. */
+static bool may_fit(const struct pages *pages)
+{
+	uint64_t limit = memlock_limit();
+
+	return pages->bytes <= limit && limit - pages->bytes >= RINGS_BYTES;
+}
+
 /* Pins the pages by registering them with a ring that is never used for I/O; its descriptor is the hold. */
 static int hold_registered(struct pages *pages, char *addr)
 {
@@ -193,11 +202,10 @@ static int hold_registered(struct pages *pages, char *addr)
 		iov[i].iov_base = addr + i * REGISTER_BYTES;
 		iov[i].iov_len = i + 1 < n ? REGISTER_BYTES : pages->bytes - i * REGISTER_BYTES;
 	}
-	ret = ring_open(1, &ring);
+	ret = may_fit(pages) ? ring_open(1, &ring) : io_uring_queue_init(1, &ring, 0);
 	if (ret)
 		goto out;
-	/* What can never fit is not waited for. */
-	ret = pages->bytes > memlock_limit() ? io_uring_register_buffers(&ring, iov, n) : ring_register(&ring, iov, n);
+	ret = may_fit(pages) ? ring_register(&ring, iov, n) : io_uring_register_buffers(&ring, iov, n);
 	pages->pin_fd = ret ? -1 : fcntl(ring.ring_fd, F_DUPFD_CLOEXEC, 0);
 	if (!ret && pages->pin_fd < 0)
 		ret = -errno;
@@ -211,10 +219,10 @@ out:
  * Some kernels count rings against the same limit as registrations. One that left no room for the next ring would stop
  * every further stream of the user.
  */
-static int spare_ring(void)
+static int spare_ring(const struct pages *pages)
 {
 	struct io_uring ring;
-	int ret = ring_open(SPARE_RING, &ring);
+	int ret = may_fit(pages) ? ring_open(SPARE_RING, &ring) : io_uring_queue_init(SPARE_RING, &ring, 0);
 
 	if (!ret)
 		io_uring_queue_exit(&ring);
@@ -233,7 +241,7 @@ static int hold_pages(struct pages *pages, enum pinion_hold want, char *addr)
 	}
 	if (want != PINION_HOLD_LOCKED) {
 		ret = hold_registered(pages, addr);
-		if (!ret && want == PINION_HOLD_AUTO && spare_ring()) {
+		if (!ret && want == PINION_HOLD_AUTO && spare_ring(pages)) {
 			close(pages->pin_fd);
 			pages->pin_fd = -1;
 			ret = -ENOMEM;
