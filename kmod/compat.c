@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "compat.h"
+
+#include <linux/hugetlb.h>
+#include <linux/pagemap.h>
+#include <linux/sched/signal.h>
+#include <linux/shmem_fs.h>
+#include <linux/slab.h>
+
+#include "fault.h"
+
+unsigned long compat_file_page_pages(struct file *file, bool hugetlb)
+{
+#ifdef CONFIG_HUGETLBFS
+	if (hugetlb)
+		return 1UL << huge_page_order(hstate_file(file));
+#endif
+	return 1;
+}
+
+#ifdef PINION_HAS_MEMFD_PIN_FOLIOS
+
+/* Folios taken at once, so that a kill is noticed. */
+#define PIN_BATCH 512UL
+
+/* The pages of @nr folios, the first from @offset bytes on, none past @end. */
+static unsigned long spread(struct folio **folio, long nr, pgoff_t offset, struct page **page, unsigned long room)
+{
+	unsigned long done = 0, at = offset >> PAGE_SHIFT;
+	long i;
+
+	for (i = 0; i < nr; i++, at = 0)
+		for (; at < folio_nr_pages(folio[i]) && done < room; at++)
+			page[done++] = folio_page(folio[i], at);
+	return done;
+}
+
+int compat_memfd_pin(struct file *file, bool hugetlb, unsigned long first, unsigned long nr, struct page **page,
+		     struct folio ***folio, unsigned long *nr_folio, unsigned long *done)
+{
+	pgoff_t offset;
+	long got;
+
+	*folio = fault_here() ? NULL :
+		 kvmalloc_array(nr, sizeof(**folio), GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
+	if (!*folio)
+		return -ENOMEM;
+	while (*done < nr) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		got = fault_here() ? -ENOMEM :
+		      memfd_pin_folios(file, (loff_t)(first + *done) << PAGE_SHIFT, ((loff_t)(first + nr) << PAGE_SHIFT) - 1,
+				       *folio + *nr_folio, min(nr - *done, PIN_BATCH), &offset);
+		if (got <= 0)
+			return got ?: -ENOMEM;
+		*done += spread(*folio + *nr_folio, got, offset, page + *done, nr - *done);
+		*nr_folio += got;
+		cond_resched();
+	}
+	return 0;
+}
+
+void compat_memfd_unpin(struct page **page, unsigned long nr, struct folio **folio, unsigned long nr_folio)
+{
+	unsigned long i, n;
+
+	for (i = 0; i < nr_folio; i += n) {
+		n = min(nr_folio - i, PIN_BATCH);
+		unpin_folios(folio + i, n);
+		cond_resched();
+	}
+}
+
+#else
+
+/* Single references: nothing moves the page out of a movable zone, as udmabuf of the same kernels does not. */
+int compat_memfd_pin(struct file *file, bool hugetlb, unsigned long first, unsigned long nr, struct page **page,
+		     struct folio ***folio, unsigned long *nr_folio, unsigned long *done)
+{
+	unsigned long unit = compat_file_page_pages(file, hugetlb), i;
+	struct page *head;
+
+	for (i = first; i < first + nr; i++) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		if (fault_here())
+			return -ENOMEM;
+		/* The index of a hugetlb file counts its own pages. */
+		if (hugetlb)
+			head = find_get_page(file->f_mapping, i / unit);
+		else
+			head = shmem_read_mapping_page(file->f_mapping, i);
+		if (!head)
+			return -ENODATA;
+		if (IS_ERR(head))
+			return PTR_ERR(head);
+		page[(*done)++] = head + i % unit;
+		cond_resched();
+	}
+	return 0;
+}
+
+void compat_memfd_unpin(struct page **page, unsigned long nr, struct folio **folio, unsigned long nr_folio)
+{
+	unsigned long i;
+
+	for (i = 0; i < nr; i++) {
+		put_page(page[i]);
+		cond_resched();
+	}
+}
+
+#endif

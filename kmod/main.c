@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * pinion: pinned memory that can be shared, mapped and given to devices.
+ *
+ * The table of contents. call.c takes a call apart and puts its result back; buffer.c has the calls about buffers. pages.c
+ * (with shmem.c, pin.c and memfd.c, the other kinds) is the memory, slice.c the dma-buf over it, payer.c who is charged,
+ * table.c every slice there is, stat.c what can be seen from outside, compat.c what differs between kernels.
+ */
+#include <linux/fs.h>
+#include <linux/miscdevice.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+
+#include "call.h"
+#include "compat.h"
+#include "fault.h"
+#include "pages.h"
+#include "stat.h"
+#include "table.h"
+
+#define CREATE_TRACE_POINTS
+#include "trace.h"
+
+#ifdef PINION_FAULTS
+/* Of the steps that can fail, the one with this number, from 1 on, does; 0: none. Written by root, counted down by each. */
+static int fail_nth;
+module_param(fail_nth, int, 0600);
+static atomic_t *const fail_left = (atomic_t *)&fail_nth;
+
+bool fault_here(void)
+{
+	return atomic_read(fail_left) > 0 && atomic_dec_return(fail_left) == 0;
+}
+#endif
+
+int module_info(struct call *call)
+{
+	struct pinion_info *info = &call->info;
+	struct payer_use use;
+
+	if (info->flags || info->reserved)
+		return -EINVAL;
+	payer_use(call->opener->payer, &use);
+	*info = (struct pinion_info){
+		.size = info->size,
+		.abi = PINION_ABI,
+		.page_size = PAGE_SIZE,
+		.huge_size = PAGE_SIZE << LAYOUT_HUGE_ORDER,
+		.features = (COMPAT_NEEDS_SHMEM ? PINION_FEATURE_SHMEM : PINION_FEATURE_GUP_REGISTER) |
+			    (COMPAT_PINS_HUGETLB ? PINION_FEATURE_PIN_HUGETLB : 0) |
+			    (payer_memlock_charged() ? PINION_FEATURE_MEMLOCK : 0),
+		.max_bytes = use.max_bytes,
+		.bytes = use.bytes,
+		.max_user_bytes = use.max_user_bytes,
+		.user_bytes = use.user_bytes,
+		.max_user_buffers = use.max_user_buffers,
+		.user_buffers = use.user_buffers,
+		.max_buffer_bytes = PINION_MAX_BUFFER_BYTES,
+		.buffers = use.buffers,
+		.memlock_bytes = payer_memlock(),
+		.poisoned_bytes = pages_poisoned_bytes(),
+		.unwiped_bytes = pages_unwiped_bytes(),
+	};
+	return 0;
+}
+
+static int device_open(struct inode *inode, struct file *file)
+{
+	struct opener *opener = fault_here() ? NULL : kzalloc(sizeof(*opener), GFP_KERNEL_ACCOUNT);
+
+	if (!opener)
+		return -ENOMEM;
+	opener->payer = payer_get(file->f_cred);
+	if (!opener->payer) {
+		kfree(opener);
+		return -ENOMEM;
+	}
+	file->private_data = opener;
+	return nonseekable_open(inode, file);
+}
+
+static int device_release(struct inode *inode, struct file *file)
+{
+	struct opener *opener = file->private_data;
+
+	payer_put(opener->payer);
+	kfree(opener);
+	return 0;
+}
+
+static void device_fdinfo(struct seq_file *m, struct file *file)
+{
+	struct opener *opener = file->private_data;
+	struct payer_use use;
+
+	payer_use(opener->payer, &use);
+	seq_printf(m, "pinion-abi:\t%d\n", PINION_ABI);
+	seq_printf(m, "pinion-user-bytes:\t%llu\n", use.user_bytes);
+	seq_printf(m, "pinion-user-buffers:\t%llu\n", use.user_buffers);
+}
+
+static const struct file_operations device_fops = {
+	.owner = THIS_MODULE,
+	.open = device_open,
+	.release = device_release,
+	.unlocked_ioctl = call_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+	.show_fdinfo = device_fdinfo,
+	.llseek = noop_llseek,
+};
+
+static struct miscdevice device = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "pinion",
+	.mode = 0660,
+	.fops = &device_fops,
+	.groups = stat_groups,
+};
+
+static int __init pinion_init(void)
+{
+	int ret;
+
+	stat_init();
+	ret = misc_register(&device);
+	if (ret)
+		stat_exit();
+	return ret;
+}
+
+static void __exit pinion_exit(void)
+{
+	misc_deregister(&device);
+	stat_exit();
+	table_exit();
+}
+
+module_init(pinion_init);
+module_exit(pinion_exit);
+
+MODULE_DESCRIPTION("pinned, shareable, DMA-able buffers");
+MODULE_AUTHOR("pinion");
+MODULE_LICENSE("GPL");
+MODULE_VERSION("0.1.0");
+MODULE_IMPORT_NS(DMA_BUF);

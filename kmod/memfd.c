@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * memfd: pages of a memfd that cannot shrink. Mappings of the slice are mappings of the memfd; what its owner does to it
+ * (punching holes) changes what later mappings show and never what we hold.
+ */
+#include <linux/file.h>
+#include <linux/fcntl.h>
+#include <linux/fs.h>
+#include <linux/hugetlb.h>
+#include <linux/magic.h>
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/sched/signal.h>
+#include <linux/shmem_fs.h>
+#include <linux/slab.h>
+
+#include "compat.h"
+#include "fault.h"
+#include "pin.h"
+#include "trace.h"
+
+static void memfd_release(struct pages *pages)
+{
+	compat_memfd_unpin(pages->chunk, layout_chunks(&pages->layout), pages->folio, pages->nr_folio);
+	kvfree(pages->folio);
+	if (pages->writes_denied)
+		mapping_unmap_writable(pages->file->f_mapping);
+	if (pages->file)
+		fput(pages->file);
+}
+
+static const struct pages_ops memfd_ops = {
+	.kind = PINION_KIND_MEMFD,
+	.mappable = true,
+	.release = memfd_release,
+};
+
+static bool is_shmem(const struct file *file)
+{
+	return S_ISREG(file_inode(file)->i_mode) && file_inode(file)->i_sb->s_magic == TMPFS_MAGIC;
+}
+
+static bool is_hugetlb(const struct file *file)
+{
+	return S_ISREG(file_inode(file)->i_mode) && file_inode(file)->i_sb->s_magic == HUGETLBFS_MAGIC;
+}
+
+/* The inode is locked: seals are added under that lock. */
+static unsigned int seals_of(const struct file *file)
+{
+	lockdep_assert_held(&file_inode(file)->i_rwsem);
+#ifdef CONFIG_HUGETLBFS
+	if (is_hugetlb(file))
+		return HUGETLBFS_I(file_inode(file))->seals;
+#endif
+	return SHMEM_I(file_inode(file))->seals;
+}
+
+static int check_file(const struct pinion_pin *args, const struct file *file)
+{
+	unsigned int seals = seals_of(file);
+	u64 have = i_size_read(file_inode(file));
+
+	if (!(seals & F_SEAL_SHRINK))
+		return -EINVAL;
+	if (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))
+		return -EPERM;
+	return args->addr > have || args->bytes > have - args->addr ? -EINVAL : 0;
+}
+
+/* Makes the pages present by an allocation that fails where a fault would call the killer. */
+static int populate(struct pages *pages, unsigned long first, unsigned long nr)
+{
+	gfp_t gfp = mapping_gfp_mask(pages->file->f_mapping) | __GFP_NOWARN | __GFP_RETRY_MAYFAIL;
+	struct page *page;
+	unsigned long i;
+
+	for (i = 0; i < nr; i++) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		page = fault_here() ? ERR_PTR(-ENOMEM) : shmem_read_mapping_page_gfp(pages->file->f_mapping, first + i, gfp);
+		if (IS_ERR(page))
+			return PTR_ERR(page);
+		put_page(page);
+		cond_resched();
+	}
+	return 0;
+}
+
+static int take(struct pages *pages, const struct pinion_pin *args, u32 *rights)
+{
+	unsigned long first = args->addr >> PAGE_SHIFT, nr = args->bytes >> PAGE_SHIFT;
+	struct inode *inode = file_inode(pages->file);
+	int ret;
+
+	*rights = PINION_RIGHT_READ;
+	inode_lock_shared(inode);
+	ret = check_file(args, pages->file);
+	if (!ret && pages->file->f_mode & FMODE_WRITE) {
+		*rights = PINION_RIGHTS;
+		ret = mapping_map_writable(pages->file->f_mapping);
+		pages->writes_denied = !ret;
+	}
+	if (!ret && is_shmem(pages->file))
+		ret = populate(pages, first, nr);
+	if (!ret)
+		ret = compat_memfd_pin(pages->file, is_hugetlb(pages->file), first, nr, pages->chunk, &pages->folio,
+				       &pages->nr_folio, &pages->layout.chunks[LAYOUT_KINDS - 1]);
+	inode_unlock_shared(inode);
+	return ret;
+}
+
+struct pages *pin_memfd(struct payer *payer, const struct pinion_pin *args, u32 *rights)
+{
+	struct file *file = fget(args->fd);
+	struct pages *pages;
+	int ret;
+
+	if (!file)
+		return ERR_PTR(-EBADF);
+	/* Mappings go through our descriptor, which can always be read. */
+	ret = !is_shmem(file) && !is_hugetlb(file) ? -EOPNOTSUPP : file->f_mode & FMODE_READ ? 0 : -EACCES;
+	if (ret) {
+		fput(file);
+		return ERR_PTR(ret);
+	}
+	pages = pages_new(payer, &memfd_ops, args->bytes, args->bytes >> PAGE_SHIFT, args->name);
+	if (IS_ERR(pages)) {
+		fput(file);
+		return pages;
+	}
+	pages->file = file;
+	pages->map_file = file;
+	pages->map_first = args->addr >> PAGE_SHIFT;
+	pages->map_pages = compat_file_page_pages(file, is_hugetlb(file));
+	ret = take(pages, args, rights);
+	if (ret) {
+		pages_put(pages);
+		return ERR_PTR(ret);
+	}
+	trace_pinion_pages_alloc(pages);
+	return pages;
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * shmem: backing for kernels before 6.5, whose io_uring registers shmem mappings and not ours. A mapping is one of a
+ * read-only clone of the file, so that nobody can punch holes under the pages (MADV_REMOVE is EBADF); the price is small
+ * pages, and that the mapping holds the file and not the buffer: the descriptor must stay open while it is mapped.
+ */
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/sched/signal.h>
+#include <linux/shmem_fs.h>
+
+#include "compat.h"
+#include "fault.h"
+#include "pages.h"
+#include "trace.h"
+
+static void shmem_release(struct pages *pages)
+{
+	unsigned long i;
+
+	for (i = 0; i < layout_chunks(&pages->layout); i++) {
+		put_page(pages->chunk[i]);
+		cond_resched();
+	}
+	if (pages->map_file)
+		fput(pages->map_file);
+	if (!pages->file)
+		return;
+	/* A mapping may live on: from here on it is ordinary, swappable shared memory. */
+	mapping_clear_unevictable(pages->file->f_mapping);
+	fput(pages->file);
+}
+
+static const struct pages_ops shmem_ops = {
+	.kind = PINION_KIND_SHMEM,
+	.release = shmem_release,
+	.mappable = true,
+};
+
+static int fill(struct pages *pages, unsigned long nr)
+{
+	gfp_t gfp = GFP_USER | __GFP_NOWARN | __GFP_RETRY_MAYFAIL;
+	struct page *page;
+	unsigned long i;
+
+	for (i = 0; i < nr; i++) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		page = fault_here() ? ERR_PTR(-ENOMEM) : shmem_read_mapping_page_gfp(pages->file->f_mapping, i, gfp);
+		if (IS_ERR(page))
+			return PTR_ERR(page);
+		pages_add(pages, page, LAYOUT_KINDS - 1);
+		cond_resched();
+	}
+	return 0;
+}
+
+static int open_files(struct pages *pages, u64 bytes)
+{
+	struct file *file = fault_here() ? ERR_PTR(-ENOMEM) : shmem_file_setup("pinion", bytes, VM_NORESERVE);
+
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	pages->file = file;
+	mapping_set_unevictable(file->f_mapping);
+	file = fault_here() ? ERR_PTR(-ENFILE) : dentry_open(&pages->file->f_path, O_RDONLY | O_LARGEFILE, current_cred());
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	pages->map_file = file;
+	pages->map_pages = 1;
+	return 0;
+}
+
+struct pages *pages_alloc_shmem(struct payer *payer, const struct pinion_alloc *args, u64 bytes)
+{
+	unsigned long nr = bytes >> PAGE_SHIFT;
+	struct pages *pages;
+	int ret;
+
+	/* The policy of a shmem file follows the task's; a node cannot be told it. */
+	if (!COMPAT_NEEDS_SHMEM || args->node != PINION_NODE_ANY)
+		return ERR_PTR(-EOPNOTSUPP);
+	pages = pages_new(payer, &shmem_ops, bytes, nr, args->name);
+	if (IS_ERR(pages))
+		return pages;
+	pages->flags = args->flags;
+	ret = open_files(pages, bytes);
+	if (!ret)
+		ret = fill(pages, nr);
+	if (ret) {
+		pages_put(pages);
+		return ERR_PTR(ret == -ENOSPC ? -ENOMEM : ret);
+	}
+	trace_pinion_pages_alloc(pages);
+	return pages;
+}
