@@ -48,15 +48,23 @@ static bool read_number(const char *path, uint64_t *value)
 	return end != text && !errno; /* "max" has no digits */
 }
 
-/* The number after @key at the start of a line. */
-static uint64_t find_number(const char *text, const char *key)
+/* What follows @key at the start of a line; NULL: there is no such line. */
+static const char *find_line(const char *text, const char *key)
 {
 	size_t len = strlen(key);
 
 	for (const char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
 		if (!strncmp(line, key, len) && (line[len] == ' ' || line[len] == ':'))
-			return strtoull(line + len + 1, NULL, 10);
-	return 0;
+			return line + len + 1;
+	return NULL;
+}
+
+/* The number there, 0 without one. */
+static uint64_t find_number(const char *text, const char *key)
+{
+	const char *at = find_line(text, key);
+
+	return at ? strtoull(at, NULL, 10) : 0;
 }
 
 /* What a look at the limits finds: the first that is short of @need, or the least of them all. */
@@ -67,30 +75,31 @@ struct look {
 	uint64_t available, total;
 };
 
-/* MemAvailable, or what stood in for it before Linux 3.14. */
-static uint64_t meminfo_available(const char *text)
+/* MemAvailable, which may be 0, or what stood in for it before Linux 3.14. False: neither is there. */
+static bool meminfo_available(const char *text, uint64_t *bytes)
 {
-	uint64_t kb = find_number(text, "MemAvailable");
-
-	if (!kb)
-		kb = find_number(text, "MemFree") + find_number(text, "Buffers") + find_number(text, "Cached");
-	return kb * 1024;
+	if (find_line(text, "MemAvailable"))
+		*bytes = find_number(text, "MemAvailable") * 1024;
+	else
+		*bytes = (find_number(text, "MemFree") + find_number(text, "Buffers") + find_number(text, "Cached")) * 1024;
+	return find_line(text, "MemAvailable") || find_line(text, "MemFree");
 }
 
 static int look_at_memory(struct look *look)
 {
 	char text[8192];
 	uint64_t have;
+	bool known;
 
 	if (!read_text("/proc/meminfo", text, sizeof(text)))
 		return look->measure ? -ENODATA : 0;
-	have = meminfo_available(text);
+	known = meminfo_available(text, &have);
 	look->available = have;
 	look->total = find_number(text, "MemTotal") * 1024;
-	if (!look->measure && have && look->need > have)
+	if (!look->measure && known && look->need > have)
 		return fail(ENOMEM, "%s needs %llu bytes, MemAvailable in /proc/meminfo is %llu; free memory or ask for less", look->what,
 			    (unsigned long long)look->need, (unsigned long long)have);
-	return look->measure && (!have || !look->total) ? -ENODATA : 0;
+	return look->measure && (!known || !look->total) ? -ENODATA : 0;
 }
 
 /* Limit - use + the page cache that reclaim can take. The statistics are the dearest to read, so only when they matter. */
