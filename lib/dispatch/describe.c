@@ -3,6 +3,7 @@
 #include "select.h"
 
 #include <inttypes.h>
+#include <pinion/device.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -25,6 +26,54 @@ static void add(struct line *line, const char *fmt, ...)
 	va_end(ap);
 	if (n > 0)
 		line->length += (size_t)n;
+}
+
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
+
+static void add_memory(struct line *line, struct pinion_device *dev, const struct pinion_device_info *info)
+{
+	uint64_t available, total;
+
+	if (info->budget)
+		add(line, "; %" PRIu64 " of %" PRIu64 " bytes of its budget are claimed", info->reserved, info->budget);
+	else if (!pinion_device_available(dev, &available) && !pinion_device_total(dev, &total))
+		add(line, "; %" PRIu64 " of %" PRIu64 " bytes are available", available, total);
+	else
+		add(line, "; its memory is not known");
+}
+
+static void add_queue(struct line *line, struct pinion_device *dev, const struct pinion_device_info *info)
+{
+	uint32_t capacity;
+
+	if (pinion_device_capacity(dev, &capacity)) {
+		add(line, "; synchronous");
+		return;
+	}
+	add(line, "; %" PRIu64 " in flight", info->pending_high);
+	if (capacity)
+		add(line, " of %" PRIu32, capacity);
+	if (info->reserved_units)
+		add(line, ", %" PRIu32 " units are claimed", info->reserved_units);
+}
+
+PINION_API int pinion_device_describe(struct pinion_device *dev, char *buf, size_t size)
+{
+	struct pinion_device_info info = { .size = sizeof(info) };
+	struct line line = { .buf = buf, .size = size };
+	char before[SENTENCE_MAX];
+
+	/* What has no figure is no failure of this call: it leaves no sentence. */
+	sentence_get(before);
+	if (pinion_device_info(dev, &info)) {
+		add(&line, "a device that is gone");
+	} else {
+		add(&line, "device '%s'", info.key);
+		add_memory(&line, dev, &info);
+		add_queue(&line, dev, &info);
+	}
+	sentence_set(before);
+	return (int)line.length;
 }
 
 /* ---- sets -------------------------------------------------------------------------------------------------------- */
@@ -73,7 +122,7 @@ PINION_API int pinion_selector_describe(const struct pinion_selector *selector, 
 	if (selector->legs & (LEG_FIT | LEG_LOAD))
 		add(&line, " lookup: %s,", opts->lookup ? "<callback>" : "none");
 	if (selector->legs & LEG_FIT)
-		add(&line, " estimate: %s,", opts->estimate == pinion_estimate_default ? "<default>" : "<callback>");
+		add(&line, " estimate: %s,", opts->estimate ? "<callback>" : "<default>");
 	if (selector->legs & LEG_NS && opts->judge)
 		add(&line, " judge: %zu measured,", pinion_judge_size(opts->judge));
 	else if (selector->legs & LEG_NS)

@@ -118,7 +118,12 @@ PINION_API int pinion_devices_pending(struct pinion_device *const *dev, size_t n
 
 PINION_API int pinion_device_pending(struct pinion_device *dev, enum pinion_scope scope, uint32_t *n)
 {
-	return pinion_devices_pending(&dev, 1, scope, n);
+	int ret;
+
+	if (scope == PINION_SCOPE_ALL)
+		return device_pending_all(dev, n);
+	ret = device_check(dev);
+	return ret ? ret : counts_pending_mine(dev->counts, &dev->at, n);
 }
 
 static void add_claims(struct pinion_device *dev, struct pinion_device_info *info)

@@ -11,4 +11,18 @@ static inline int device_check(const struct pinion_device *dev)
 	return process_is_maker(&dev->mark) ? 0 : process_fail("device");
 }
 
+/*
+ * pinion_device_would_fit() and the pinion_device_pending() of every process, for calls from within the library that do
+ * not go by way of the table of its exported symbols: selectors make both for each candidate.
+ */
+enum pinion_fit device_fit(struct pinion_device *dev, uint64_t bytes);
+
+static inline int device_pending_all(struct pinion_device *dev, uint32_t *n)
+{
+	const struct counts_device *at = &dev->at;
+	int ret = device_check(dev);
+
+	return ret ? ret : counts_pending(dev->counts, &at, 1, n);
+}
+
 #endif

@@ -3,20 +3,20 @@
 
 #include "../error.h"
 #include "../work/account.h"
+#include "select.h"
 
 #include <errno.h>
 #include <pinion/device.h>
-#include <pinion/select.h>
 #include <pinion/signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What one device looks like to a pick. */
+/* What one device looks like to a pick, which is also how the selector asks about it. */
 struct choice {
+	struct pinion_runtime runtime; /* first: the selector's handle */
 	struct pinion_device *dev;
 	struct pinion_device_info info;
-	enum pinion_fit fit;
 	bool refused; /* tried, and another was faster, or it never had so much */
 };
 
@@ -34,6 +34,8 @@ static const char *const policies[] = {
 };
 
 #define POLICIES (sizeof(policies) / sizeof(*policies))
+
+static const struct pinion_runtime_ops choice_ops;
 
 PINION_API const char *pinion_policy_name(enum pinion_policy policy)
 {
@@ -60,7 +62,7 @@ static int add(struct choices *cs, struct pinion_device *dev)
 	if (!grown)
 		return fail(ENOMEM, "no memory to pick from %zu devices", cs->n + 1);
 	cs->choice = grown;
-	cs->choice[cs->n++] = (struct choice){ .dev = dev, .info = { .size = sizeof(grown->info) } };
+	cs->choice[cs->n++] = (struct choice){ .runtime.ops = &choice_ops, .dev = dev, .info.size = sizeof(grown->info) };
 	return 0;
 }
 
@@ -69,6 +71,9 @@ static int gather(struct pinion_context *ctx, const struct pinion_want *want, st
 	struct pinion_device *dev;
 	int ret = 0;
 
+	if (want->keys && want->key_count > PINION_SET_MAX)
+		return fail(EINVAL, "pinion_want.key_count is %zu, and a pick is from at most %d devices", want->key_count,
+			    PINION_SET_MAX);
 	for (size_t i = 0; want->keys && !ret && i < want->key_count; i++) {
 		ret = pinion_device_find(ctx, want->keys[i], &dev);
 		if (!ret)
@@ -82,9 +87,25 @@ static int gather(struct pinion_context *ctx, const struct pinion_want *want, st
 	return ret;
 }
 
-/* Fit as its budget and the claims on it say; a device without a budget is asked for its memory's own answer. */
-static enum pinion_fit fit_of(struct choice *c, uint64_t bytes)
+static void look(struct choices *cs)
 {
+	for (size_t i = 0; i < cs->n; i++)
+		if (pinion_device_info(cs->choice[i].dev, &cs->choice[i].info))
+			cs->choice[i].refused = true;
+}
+
+/* ---- as the selector sees them ------------------------------------------------------------------------------------- */
+
+/* Claims are work to come: what was picked a moment ago has not begun yet. */
+static uint64_t units_of(const struct choice *c)
+{
+	return c->info.pending_high + c->info.reserved_units;
+}
+
+/* As its budget and the claims on it say; a device without a budget is asked for its memory's own answer. */
+static enum pinion_fit choice_would_fit(struct pinion_runtime *rt, uint64_t bytes)
+{
+	const struct choice *c = (const struct choice *)rt;
 	uint64_t left;
 
 	if (!c->info.budget)
@@ -93,79 +114,102 @@ static enum pinion_fit fit_of(struct choice *c, uint64_t bytes)
 	return pinion_fit_of(&left, &c->info.budget, bytes);
 }
 
-static void look(struct choices *cs, const struct pinion_want *want)
+static int choice_pending(struct pinion_runtime *rt, uint32_t *n)
 {
-	for (size_t i = 0; i < cs->n; i++) {
-		struct choice *c = &cs->choice[i];
+	uint64_t units = units_of((const struct choice *)rt);
 
-		if (pinion_device_info(c->dev, &c->info))
-			c->refused = true;
-		else
-			c->fit = fit_of(c, want->bytes);
+	*n = units < UINT32_MAX ? units : UINT32_MAX;
+	return 0;
+}
+
+static int choice_capacity(struct pinion_runtime *rt, uint32_t *n)
+{
+	*n = ((const struct choice *)rt)->info.capacity;
+	return 0;
+}
+
+static const struct pinion_runtime_ops choice_ops = {
+	.would_fit = choice_would_fit,
+	.pending = choice_pending,
+	.capacity = choice_capacity,
+};
+
+static struct pinion_runtime *look_up(void *arg, enum pinion_backend_id backend, struct pinion_location at)
+{
+	const struct choices *cs = arg;
+
+	(void)backend;
+	return &cs->choice[at.index].runtime;
+}
+
+static uint64_t estimate(void *arg, const struct pinion_candidate *candidate)
+{
+	(void)arg;
+	return *(const uint64_t *)candidate->op_params;
+}
+
+/* What each policy looks at is one of the selectors. Fewest units is the least time, where each takes as long. */
+static int selector_of(struct pinion_context *ctx, struct choices *cs, enum pinion_policy policy, struct pinion_selector **out)
+{
+	static int (*const make[POLICIES])(const struct pinion_selector_opts *opts, struct pinion_selector **out) = {
+		[PINION_POLICY_CHAINED] = pinion_selector_chained,
+		[PINION_POLICY_LEAST_INFLIGHT] = pinion_selector_judge_aware,
+		[PINION_POLICY_FIT] = pinion_selector_vram_pressure,
+	};
+	struct pinion_selector_opts opts = {
+		.size = sizeof(opts), .lookup = look_up, .lookup_arg = cs, .estimate = estimate, .rotate = true
+	};
+	int ret = make[policy](&opts, out);
+
+	if (!ret) {
+		/* Processes that pick once each would all begin with the first: they begin where their number says. */
+		(*out)->turn_from = hash_mix(0, ctx->counts->slot_generation);
+		(*out)->turn = &ctx->pick_turn;
 	}
+	return ret;
+}
+
+/* Those not refused. All that a lookup is told of one is where it is: that is its place among the choices. */
+static int set_of(const struct choices *cs, const struct pinion_want *want, struct pinion_set **out)
+{
+	struct pinion_candidate c = { .backend = PINION_BACKEND_CPU,
+				      .device.kind = PINION_BACKEND_CPU,
+				      .op_params = &want->bytes,
+				      .op_params_size = sizeof(want->bytes) };
+	struct pinion_set *set = NULL;
+	int ret = pinion_set_new(&set);
+
+	for (size_t i = 0; !ret && i < cs->n; i++) {
+		if (cs->choice[i].refused)
+			continue;
+		c.device.index = i;
+		if (want->policy == PINION_POLICY_LEAST_INFLIGHT)
+			c.inbound_transfer_ns = units_of(&cs->choice[i]);
+		ret = pinion_set_push(set, &c);
+	}
+	if (ret)
+		pinion_set_free(set);
+	else
+		*out = set;
+	return ret;
 }
 
 /* ---- choosing ------------------------------------------------------------------------------------------------------ */
 
-/* A key to compare by, the lowest first, of what the policy looks at. */
-struct rank {
-	unsigned int pressure;
-	uint64_t load;
-};
-
-static unsigned int load_tier(uint64_t pending, uint64_t capacity)
+/* *@out: the best of those not refused; NULL: none is left. */
+static int choose(const struct choices *cs, struct pinion_selector *selector, const struct pinion_want *want, struct choice **out)
 {
-	return pinion_load_tier(pending < UINT32_MAX ? pending : UINT32_MAX, capacity < UINT32_MAX ? capacity : UINT32_MAX);
-}
+	struct pinion_set *set;
+	size_t index;
+	int ret = set_of(cs, want, &set);
 
-static struct rank rank_of(const struct choice *c, enum pinion_policy policy)
-{
-	struct rank r = { 0, 0 };
-
-	if (policy != PINION_POLICY_LEAST_INFLIGHT)
-		r.pressure = c->fit == PINION_FIT_TIGHT ? 1 : c->fit == PINION_FIT_NO ? 2 : 0;
-	/* Claims are work to come: what was picked a moment ago has not begun yet. */
-	if (policy == PINION_POLICY_LEAST_INFLIGHT)
-		r.load = c->info.pending_high + c->info.reserved_units;
-	else if (policy == PINION_POLICY_CHAINED)
-		r.load = load_tier(c->info.pending_high + c->info.reserved_units, c->info.capacity);
-	return r;
-}
-
-static int compare(struct rank a, struct rank b)
-{
-	if (a.pressure != b.pressure)
-		return a.pressure < b.pressure ? -1 : 1;
-	return a.load < b.load ? -1 : a.load > b.load;
-}
-
-/* The best of those not refused, in turn where several tie; NULL: none is left. */
-static struct choice *choose(struct pinion_context *ctx, struct choices *cs, enum pinion_policy policy)
-{
-	struct choice *best = NULL;
-	size_t ties = 0, turn;
-
-	for (size_t i = 0; i < cs->n; i++) {
-		struct choice *c = &cs->choice[i];
-		int order;
-
-		if (c->refused)
-			continue;
-		order = best ? compare(rank_of(c, policy), rank_of(best, policy)) : -1;
-		if (order < 0)
-			best = c;
-		ties = order < 0 ? 1 : ties + (order == 0);
-	}
-	if (ties < 2)
-		return best;
-	turn = __atomic_fetch_add(&ctx->pick_turn, 1, __ATOMIC_RELAXED) % ties;
-	for (size_t i = best - cs->choice; i < cs->n; i++) {
-		struct choice *c = &cs->choice[i];
-
-		if (!c->refused && compare(rank_of(c, policy), rank_of(best, policy)) == 0 && turn-- == 0)
-			return c;
-	}
-	return best;
+	if (ret)
+		return ret;
+	*out = NULL;
+	if (pinion_set_size(set) && !pinion_select(selector, set, &index))
+		*out = &cs->choice[pinion_set_at(set, index)->device.index];
+	pinion_set_free(set);
+	return 0;
 }
 
 static void note_refusal(struct choices *cs, struct choice *c, int err)
@@ -180,23 +224,38 @@ static void note_refusal(struct choices *cs, struct choice *c, int err)
 }
 
 /* Claims on the best, then on the next best where that is refused: what was seen may not be true any more. */
-static int claim(struct pinion_context *ctx, struct choices *cs, const struct pinion_want *want, struct pinion_reservation **out)
+static int claim(struct choices *cs, struct pinion_selector *selector, const struct pinion_want *want,
+		 struct pinion_reservation **out)
 {
-	struct pinion_reserve_opts opts = { .size = sizeof(opts), .bytes = want->bytes, .units = want->units,
-					    .exclusive = want->exclusive };
+	struct pinion_reserve_opts opts = {
+		.size = sizeof(opts), .bytes = want->bytes, .units = want->units, .exclusive = want->exclusive
+	};
 	struct choice *c;
+	int ret;
 
-	while ((c = choose(ctx, cs, want->policy))) {
-		int ret = pinion_device_reserve(c->dev, &opts, out);
-
-		if (!ret)
-			return 0;
+	while (!(ret = choose(cs, selector, want, &c)) && c) {
+		ret = pinion_device_reserve(c->dev, &opts, out);
 		if (ret != -ENOSPC && ret != -EBUSY && ret != -ESTALE && ret != -ENODATA)
 			return ret;
 		note_refusal(cs, c, ret);
-		look(cs, want);
+		look(cs);
 	}
+	if (ret)
+		return ret;
 	return cs->err ? fail(-cs->err, "%s", cs->why) : fail(ENOENT, "every device to pick from was removed meanwhile");
+}
+
+static int pick(struct pinion_context *ctx, struct choices *cs, const struct pinion_want *want, struct pinion_reservation **out)
+{
+	struct pinion_selector *selector;
+	int ret = selector_of(ctx, cs, want->policy, &selector);
+
+	if (ret)
+		return ret;
+	look(cs);
+	ret = claim(cs, selector, want, out);
+	pinion_selector_unref(selector);
+	return ret;
 }
 
 PINION_API int pinion_pick(struct pinion_context *ctx, const struct pinion_want *want, struct pinion_reservation **out)
@@ -211,10 +270,8 @@ PINION_API int pinion_pick(struct pinion_context *ctx, const struct pinion_want 
 		ret = fail(EINVAL, "pinion_want.policy is %d, not one of enum pinion_policy", own.policy);
 	if (!ret)
 		ret = gather(ctx, &own, &cs);
-	if (!ret) {
-		look(&cs, &own);
-		ret = claim(ctx, &cs, &own, out);
-	}
+	if (!ret)
+		ret = pick(ctx, &cs, &own, out);
 	free(cs.choice);
 	return ret;
 }

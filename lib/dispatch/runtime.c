@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "../error.h"
+#include "device.h"
+#include "select.h"
 
 #include <errno.h>
 #include <pinion/device.h>
-#include <pinion/select.h>
 
 static int fail_unmeasured(void)
 {
@@ -20,16 +21,18 @@ PINION_API int pinion_runtime_total(struct pinion_runtime *rt, uint64_t *bytes)
 	return rt->ops->total ? rt->ops->total(rt, bytes) : fail_unmeasured();
 }
 
-PINION_API enum pinion_fit pinion_runtime_would_fit(struct pinion_runtime *rt, uint64_t bytes)
+enum pinion_fit runtime_fit(struct pinion_runtime *rt, uint64_t bytes)
 {
 	uint64_t available, total;
-	bool has_available, has_total;
+	bool has_available = rt->ops->available && !rt->ops->available(rt, &available);
+	bool has_total = rt->ops->total && !rt->ops->total(rt, &total);
 
-	if (rt->ops->would_fit)
-		return rt->ops->would_fit(rt, bytes);
-	has_available = rt->ops->available && !rt->ops->available(rt, &available);
-	has_total = rt->ops->total && !rt->ops->total(rt, &total);
 	return pinion_fit_of(has_available ? &available : NULL, has_total ? &total : NULL, bytes);
+}
+
+PINION_API enum pinion_fit pinion_runtime_would_fit(struct pinion_runtime *rt, uint64_t bytes)
+{
+	return runtime_would_fit(rt, bytes);
 }
 
 PINION_API bool pinion_runtime_has_streams(const struct pinion_runtime *rt)
@@ -59,8 +62,8 @@ PINION_API int pinion_runtime_flush(struct pinion_runtime *rt, int64_t deadline_
 
 PINION_API void pinion_runtime_free(struct pinion_runtime *rt)
 {
-	if (rt && rt->ops->free)
-		rt->ops->free(rt);
+	if (rt)
+		runtime_free(rt);
 }
 
 /* ---- of a device ------------------------------------------------------------------------------------------------- */
@@ -83,12 +86,12 @@ static int device_total(struct pinion_runtime *rt, uint64_t *bytes)
 
 static enum pinion_fit device_would_fit(struct pinion_runtime *rt, uint64_t bytes)
 {
-	return pinion_device_would_fit(room_of(rt)->device, bytes);
+	return device_fit(room_of(rt)->device, bytes);
 }
 
 static int device_pending(struct pinion_runtime *rt, uint32_t *n)
 {
-	return pinion_device_pending(room_of(rt)->device, PINION_SCOPE_ALL, n);
+	return device_pending_all(room_of(rt)->device, n);
 }
 
 static int device_capacity(struct pinion_runtime *rt, uint32_t *n)

@@ -11,7 +11,7 @@ PINION_API uint64_t pinion_estimate_default(void *arg, const struct pinion_candi
 }
 
 /* A capacity of 0 is read as 1 without a case of its own: any unit saturates either. */
-PINION_API enum pinion_load pinion_load_tier(uint32_t pending, uint32_t capacity)
+static inline enum pinion_load tier(uint32_t pending, uint32_t capacity)
 {
 	if (!pending)
 		return PINION_LOAD_IDLE;
@@ -20,10 +20,21 @@ PINION_API enum pinion_load pinion_load_tier(uint32_t pending, uint32_t capacity
 	return (uint64_t)pending * 4 < capacity ? PINION_LOAD_IDLE : PINION_LOAD_MODERATE;
 }
 
+PINION_API enum pinion_load pinion_load_tier(uint32_t pending, uint32_t capacity)
+{
+	return tier(pending, capacity);
+}
+
+/*
+ * Selecting is made twice of the same parts, with rows and without; who does not see the rows should not pay for them.
+ * The compiler would not inline by itself what is used twice.
+ */
+#define INLINE inline __attribute__((always_inline))
+
 /* ---- one candidate ----------------------------------------------------------------------------------------------- */
 
-static struct pinion_runtime *look_up(const struct pinion_selector *s, const struct pinion_candidate *c,
-				      struct pinion_verdict *row)
+static INLINE struct pinion_runtime *look_up(const struct pinion_selector *s, const struct pinion_candidate *c,
+					     struct pinion_verdict *row)
 {
 	struct pinion_runtime *rt = NULL;
 
@@ -34,117 +45,147 @@ static struct pinion_runtime *look_up(const struct pinion_selector *s, const str
 	return rt;
 }
 
+static INLINE uint64_t estimate(const struct pinion_selector *s, const struct pinion_candidate *c)
+{
+	return s->opts.estimate ? s->opts.estimate(s->opts.estimate_arg, c) : c->static_cost.bytes_moved;
+}
+
 /* Past the wrappers, which would write a sentence for a tier that is not there. */
-static void weigh_load(struct pinion_runtime *rt, struct pinion_verdict *row)
+static INLINE void weigh_load(struct pinion_runtime *rt, struct pinion_verdict *row)
 {
 	const struct pinion_runtime_ops *ops = rt->ops;
+	uint32_t pending, capacity;
 
-	if (!ops->pending || ops->pending(rt, &row->pending))
+	if (!ops->pending || ops->pending(rt, &pending))
 		return;
-	if (!ops->capacity || ops->capacity(rt, &row->capacity))
-		row->capacity = 1;
+	if (!ops->capacity || ops->capacity(rt, &capacity))
+		capacity = 1;
 	row->has_load = true;
-	row->load = pinion_load_tier(row->pending, row->capacity);
+	row->pending = pending;
+	row->capacity = capacity;
+	row->load = tier(pending, capacity);
 }
 
-static void weigh_ns(const struct pinion_selector *s, const struct pinion_set *set, const struct entry *e,
-		     struct pinion_verdict *row)
+static INLINE void weigh_ns(const struct pinion_selector *s, const struct pinion_set *set, const struct entry *e,
+			    struct pinion_verdict *row)
 {
-	row->ns = e->cost_ns;
+	uint64_t ns = e->cost_ns;
+
 	if (s->opts.judge && set->has_task)
-		row->measured = judge_ns(s->opts.judge, &set->task, e, &row->ns);
-	row->ns = add_saturating(row->ns, e->candidate.inbound_transfer_ns);
+		row->measured = judge_ns(s->opts.judge, &set->task, e, &ns);
+	row->ns = add_saturating(ns, e->candidate.inbound_transfer_ns);
 }
 
-/* Everything that the selector's key is made of, from one lookup. What does not fit needs no more of it. */
-static void weigh(const struct pinion_selector *s, const struct pinion_set *set, size_t i, bool explain,
-		  struct pinion_verdict *row)
+/*
+ * Everything that the selector's key is made of, from one lookup. What does not fit needs no more of it. No callback is
+ * given a pointer into the row, so that where nobody sees the rows the compiler keeps the key alone, in registers.
+ */
+static INLINE struct pinion_verdict weigh(const struct pinion_selector *s, const struct pinion_set *set, size_t i, bool explain)
 {
 	const struct entry *e = &set->entries[i];
+	struct pinion_verdict row = { 0 };
 	struct pinion_runtime *rt;
+	uint64_t available;
 
-	*row = (struct pinion_verdict){ 0 };
 	if (s->legs & LEG_FIT)
-		row->need = s->opts.estimate(s->opts.estimate_arg, &e->candidate);
-	rt = look_up(s, &e->candidate, row);
+		row.need = estimate(s, &e->candidate);
+	rt = look_up(s, &e->candidate, &row);
 	if (rt && s->legs & LEG_FIT)
-		row->fit = pinion_runtime_would_fit(rt, row->need);
-	if (rt && explain)
-		row->has_available = rt->ops->available && !rt->ops->available(rt, &row->available);
-	if (row->fit != PINION_FIT_NO) {
-		if (rt && s->legs & LEG_LOAD)
-			weigh_load(rt, row);
-		if (s->legs & LEG_NS)
-			weigh_ns(s, set, e, row);
+		row.fit = runtime_would_fit(rt, row.need);
+	if (rt && explain && rt->ops->available && !rt->ops->available(rt, &available)) {
+		row.has_available = true;
+		row.available = available;
 	}
-	pinion_runtime_free(rt);
+	if (row.fit != PINION_FIT_NO) {
+		if (rt && s->legs & LEG_LOAD)
+			weigh_load(rt, &row);
+		if (s->legs & LEG_NS)
+			weigh_ns(s, set, e, &row);
+	}
+	if (rt)
+		runtime_free(rt);
+	return row;
 }
 
 /* ---- between candidates ------------------------------------------------------------------------------------------ */
 
-/* Why @a is behind @b: the first part of their keys that differs. CHOSEN: it is before it. */
-static enum pinion_reason behind(const struct pinion_verdict *a, const struct pinion_verdict *b)
-{
-	bool a_tight = a->fit == PINION_FIT_TIGHT, b_tight = b->fit == PINION_FIT_TIGHT;
+/* The lowest is the best. */
+struct key {
+	unsigned int rank; /* tightness before load */
+	uint64_t ns;
+};
 
-	if (a_tight != b_tight)
-		return a_tight ? PINION_REASON_TIGHT : PINION_REASON_CHOSEN;
-	if (a->load != b->load)
-		return a->load > b->load ? PINION_REASON_LOADED : PINION_REASON_CHOSEN;
-	if (a->ns != b->ns)
-		return a->ns > b->ns ? PINION_REASON_SLOWER : PINION_REASON_CHOSEN;
+#define RANK_TIGHT 4u
+
+static inline struct key key_of(const struct pinion_verdict *row)
+{
+	return (struct key){ (row->fit == PINION_FIT_TIGHT ? RANK_TIGHT : 0) + (unsigned int)row->load, row->ns };
+}
+
+/* Why @a is behind @b: the first part that differs. CHOSEN: it is before it. */
+static inline enum pinion_reason behind(struct key a, struct key b)
+{
+	if (a.rank != b.rank) {
+		if (a.rank < b.rank)
+			return PINION_REASON_CHOSEN;
+		return (a.rank ^ b.rank) & RANK_TIGHT ? PINION_REASON_TIGHT : PINION_REASON_LOADED;
+	}
+	if (a.ns != b.ns)
+		return a.ns > b.ns ? PINION_REASON_SLOWER : PINION_REASON_CHOSEN;
 	return PINION_REASON_TIED;
 }
 
 /* The best so far. */
 struct race {
-	struct pinion_verdict best;
-	size_t first;	  /* of those that tie */
-	struct ties ties; /* none: nothing fits */
+	struct key best;
+	bool any;     /* else nothing fits */
+	size_t first; /* of those that tie */
 };
 
-static void enter(struct race *r, size_t i, const struct pinion_verdict *row)
+/* Those that tie are noted where they take turns; @ties is NULL where not. */
+static INLINE void enter(struct race *r, struct ties *ties, size_t i, struct key key)
 {
-	enum pinion_reason reason;
+	enum pinion_reason reason = r->any ? behind(key, r->best) : PINION_REASON_CHOSEN;
 
-	if (row->fit == PINION_FIT_NO)
-		return;
-	reason = r->ties.count ? behind(row, &r->best) : PINION_REASON_CHOSEN;
-	if (reason == PINION_REASON_TIED) {
-		ties_add(&r->ties, i);
-	} else if (reason == PINION_REASON_CHOSEN) {
-		r->best = *row;
-		r->first = i;
-		ties_replace(&r->ties, i);
+	if (reason == PINION_REASON_CHOSEN) {
+		*r = (struct race){ .best = key, .any = true, .first = i };
+		if (ties)
+			ties_replace(ties, i);
+	} else if (ties && reason == PINION_REASON_TIED) {
+		ties_add(ties, i);
 	}
 }
 
 /* Whether nothing that comes later can be better: no part of the key is above its least, and what ties has no turn. */
-static bool is_decided(const struct pinion_selector *s, const struct pinion_verdict *row)
+static INLINE bool is_decided(const struct pinion_selector *s, const struct race *r)
 {
-	return !s->opts.rotate && !(s->legs & LEG_NS) && row->fit != PINION_FIT_NO && row->fit != PINION_FIT_TIGHT &&
-	       row->load == PINION_LOAD_IDLE;
+	return r->any && !r->best.rank && !(s->legs & LEG_NS) && !s->opts.rotate;
 }
 
-/* The choice; the first @n candidates' rows, unless @rows is NULL. Who asks for rows wants to see every candidate. */
-static size_t choose(struct pinion_selector *s, const struct pinion_set *set, struct race *race,
-		     struct pinion_verdict *rows, size_t n)
+/*
+ * The choice, and its key; the first @n candidates' rows, unless @rows is NULL. Who asks for rows wants to see every
+ * candidate. The race is apart from the ties, whose address is given away: it stays in registers.
+ */
+static INLINE size_t choose(struct pinion_selector *s, const struct pinion_set *set, struct key *best,
+			    struct pinion_verdict *rows, size_t n)
 {
-	struct pinion_verdict row;
+	bool turns = s->opts.rotate && s->legs;
+	struct race race = { .any = false };
+	struct ties ties;
 
-	race->first = 0;
-	race->ties.count = 0;
+	ties.count = 0;
 	for (size_t i = 0; i < set->size; i++) {
-		weigh(s, set, i, rows, &row);
-		enter(race, i, &row);
+		struct pinion_verdict row = weigh(s, set, i, rows);
+
+		if (row.fit != PINION_FIT_NO)
+			enter(&race, turns ? &ties : NULL, i, key_of(&row));
 		if (i < n)
 			rows[i] = row;
-		if (!rows && is_decided(s, &row))
+		if (!rows && is_decided(s, &race))
 			break;
 	}
-	if (s->opts.rotate && s->legs && race->ties.count > 1)
-		return ties_turn(&race->ties, s, set);
-	return race->first;
+	*best = race.best;
+	return ties.count > 1 ? ties_turn(&ties, s, set) : race.first;
 }
 
 static int fail_empty(void)
@@ -154,31 +195,30 @@ static int fail_empty(void)
 
 PINION_API int pinion_select(struct pinion_selector *selector, const struct pinion_set *set, size_t *index)
 {
-	struct race race;
+	struct key best;
 
 	if (!set->size)
 		return fail_empty();
-	*index = choose(selector, set, &race, NULL, 0);
+	*index = choose(selector, set, &best, NULL, 0);
 	return 0;
 }
 
-static enum pinion_reason reason_of(const struct pinion_selector *s, const struct pinion_verdict *row,
-				    const struct pinion_verdict *chosen)
+static enum pinion_reason reason_of(const struct pinion_selector *s, const struct pinion_verdict *row, struct key best)
 {
 	if (!s->legs)
 		return PINION_REASON_UNSEEN;
-	return row->fit == PINION_FIT_NO ? PINION_REASON_NO_FIT : behind(row, chosen);
+	return row->fit == PINION_FIT_NO ? PINION_REASON_NO_FIT : behind(key_of(row), best);
 }
 
 PINION_API int pinion_select_explain(struct pinion_selector *selector, const struct pinion_set *set, size_t *index,
 				     struct pinion_verdict *rows, size_t n)
 {
-	struct race race;
+	struct key best;
 
 	if (!set->size)
 		return fail_empty();
-	*index = choose(selector, set, &race, rows, n);
+	*index = choose(selector, set, &best, rows, n);
 	for (size_t i = 0; i < n && i < set->size; i++)
-		rows[i].reason = i == *index ? PINION_REASON_CHOSEN : reason_of(selector, &rows[i], &race.best);
+		rows[i].reason = i == *index ? PINION_REASON_CHOSEN : reason_of(selector, &rows[i], best);
 	return 0;
 }

@@ -73,18 +73,58 @@ struct pinion_selector {
 	struct pinion_selector_opts opts;
 	atomic_uint refs;
 	_Atomic uint64_t turns[SELECTOR_TURNS];
+	uint32_t *turn;	    /* of which all sets take theirs, in place of turns; atomic. NULL: none */
+	uint64_t turn_from; /* and the first of them */
 };
+
+/* ---- handles ---- */
+
+/* Whether it fits by the handle's figures. */
+enum pinion_fit runtime_fit(struct pinion_runtime *rt, uint64_t bytes);
+
+/* As the public calls of the same names, without a call of their own: selectors make them for each candidate. */
+static inline enum pinion_fit runtime_would_fit(struct pinion_runtime *rt, uint64_t bytes)
+{
+	return rt->ops->would_fit ? rt->ops->would_fit(rt, bytes) : runtime_fit(rt, bytes);
+}
+
+static inline void runtime_free(struct pinion_runtime *rt)
+{
+	if (rt->ops->free)
+		rt->ops->free(rt);
+}
+
+/* ---- ties ---- */
 
 /* Candidates of one set that tie. */
 struct ties {
 	size_t count;
-	uint64_t words[PINION_SET_MAX / 64]; /* a bit each; those up to the last candidate seen are in use */
+	uint64_t words[PINION_SET_MAX / 64]; /* a bit each; those below used are in use */
 	size_t used;
 };
 
-/* Candidate @i ties with those there are, or is better than they are. Candidates come in their order. */
-void ties_add(struct ties *t, size_t i);
-void ties_replace(struct ties *t, size_t i);
+/* Sets the bit of @i, which is behind all that are set. */
+static inline void ties_mark(struct ties *t, size_t i)
+{
+	for (; t->used <= i / 64; t->used++)
+		t->words[t->used] = 0;
+	t->words[i / 64] |= UINT64_C(1) << i % 64;
+}
+
+/* Candidate @i ties with those there are. Candidates come in their order. */
+static inline void ties_add(struct ties *t, size_t i)
+{
+	ties_mark(t, i);
+	t->count++;
+}
+
+/* Candidate @i is better than those there are. */
+static inline void ties_replace(struct ties *t, size_t i)
+{
+	t->count = 1;
+	t->used = 0;
+	ties_mark(t, i);
+}
 
 /* The one whose turn it is. */
 size_t ties_turn(const struct ties *t, struct pinion_selector *selector, const struct pinion_set *set);

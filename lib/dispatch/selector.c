@@ -20,8 +20,9 @@ static int selector_new(const char *name, unsigned int legs, const struct pinion
 	selector->name = name;
 	selector->legs = legs;
 	selector->opts = own;
-	if (!own.estimate)
-		selector->opts.estimate = pinion_estimate_default;
+	/* Which is a load where it is not called. */
+	if (own.estimate == pinion_estimate_default)
+		selector->opts.estimate = NULL;
 	atomic_init(&selector->refs, 1);
 	*out = selector;
 	return 0;

@@ -10,16 +10,28 @@ static uint64_t less(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
+/* Only near the bound does it take the division, which is slow, to tell what the contract's formula gives. */
+static inline bool is_tight(uint64_t used, uint64_t total)
+{
+	if (used <= total / 4 * 3)
+		return false;
+	if (used > total - total / 8)
+		return true;
+	return (double)used / (double)total > 0.85;
+}
+
+static inline enum pinion_fit fit(uint64_t available, uint64_t total, uint64_t size)
+{
+	if (size > available)
+		return PINION_FIT_NO;
+	if (!total)
+		return PINION_FIT_UNKNOWN;
+	return is_tight(less(total, available - size), total) ? PINION_FIT_TIGHT : PINION_FIT_COMFORTABLE;
+}
+
 PINION_API enum pinion_fit pinion_fit_of(const uint64_t *available, const uint64_t *total, uint64_t size)
 {
-	uint64_t used;
-
-	if (available && size > *available)
-		return PINION_FIT_NO;
-	if (!available || !total || !*total)
-		return PINION_FIT_UNKNOWN;
-	used = less(*total, less(*available, size));
-	return (double)used / (double)*total > 0.85 ? PINION_FIT_TIGHT : PINION_FIT_COMFORTABLE;
+	return available ? fit(*available, total ? *total : 0, size) : PINION_FIT_UNKNOWN;
 }
 
 PINION_API const char *pinion_fit_name(enum pinion_fit fit)
@@ -32,34 +44,70 @@ PINION_API const char *pinion_fit_name(enum pinion_fit fit)
 	return (unsigned int)fit < sizeof(name) / sizeof(*name) ? name[fit] : NULL;
 }
 
-/* A device that is gone has no signals, whatever the memory behind it has. */
-static int signal_check(const struct pinion_device *dev)
+static __attribute__((noinline, cold)) int refuse(const struct pinion_device *dev)
 {
-	int ret = device_check(dev);
+	if (!process_is_maker(&dev->mark))
+		return process_fail("device");
+	return fail(ESTALE, "the device with generation %llu was removed; find it again by its key",
+		    (unsigned long long)dev->at.generation);
+}
 
-	if (!ret && !counts_device_current(&dev->at))
-		ret = fail(ESTALE, "the device with generation %llu was removed; find it again by its key",
-			   (unsigned long long)dev->at.generation);
-	return ret;
+/* A device that is gone has no signals, whatever the memory behind it has. */
+static inline int signal_check(const struct pinion_device *dev)
+{
+	return process_is_maker(&dev->mark) && counts_device_current(&dev->at) ? 0 : refuse(dev);
+}
+
+/*
+ * A device that nobody describes has no memory that could be measured. Where it has a budget, that is what its users
+ * agreed to take for it, and their claims are what is in use.
+ */
+static bool has_budget(const struct pinion_device *dev)
+{
+	return dev->backend == &registry_nobody && dev->at.entry->budget;
+}
+
+static uint64_t budget_left(struct pinion_device *dev)
+{
+	return less(dev->at.entry->budget, counts_claimed(dev->counts, &dev->at, &dev->claimed));
 }
 
 PINION_API int pinion_device_available(struct pinion_device *dev, uint64_t *bytes)
 {
 	int ret = signal_check(dev);
 
-	return ret ? ret : dev->backend->ops.available(dev->backend, bytes);
+	if (ret)
+		return ret;
+	if (!has_budget(dev))
+		return dev->backend->ops.available(dev->backend, bytes);
+	*bytes = budget_left(dev);
+	return 0;
 }
 
 PINION_API int pinion_device_total(struct pinion_device *dev, uint64_t *bytes)
 {
 	int ret = signal_check(dev);
 
-	return ret ? ret : dev->backend->ops.total(dev->backend, bytes);
+	if (ret)
+		return ret;
+	if (!has_budget(dev))
+		return dev->backend->ops.total(dev->backend, bytes);
+	*bytes = dev->at.entry->budget;
+	return 0;
+}
+
+enum pinion_fit device_fit(struct pinion_device *dev, uint64_t bytes)
+{
+	if (signal_check(dev))
+		return PINION_FIT_UNKNOWN;
+	if (!has_budget(dev))
+		return dev->backend->ops.would_fit(dev->backend, bytes);
+	return fit(budget_left(dev), dev->at.entry->budget, bytes);
 }
 
 PINION_API enum pinion_fit pinion_device_would_fit(struct pinion_device *dev, uint64_t bytes)
 {
-	return signal_check(dev) ? PINION_FIT_UNKNOWN : dev->backend->ops.would_fit(dev->backend, bytes);
+	return device_fit(dev, bytes);
 }
 
 PINION_API int pinion_device_capacity(struct pinion_device *dev, uint32_t *n)

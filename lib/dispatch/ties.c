@@ -1,23 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "select.h"
 
-void ties_add(struct ties *t, size_t i)
-{
-	size_t word = i / 64;
-
-	while (t->used <= word)
-		t->words[t->used++] = 0;
-	t->words[word] |= UINT64_C(1) << i % 64;
-	t->count++;
-}
-
-void ties_replace(struct ties *t, size_t i)
-{
-	t->used = 0;
-	t->count = 0;
-	ties_add(t, i);
-}
-
 /* The @n-th of them, from 0 on. */
 static size_t nth(const struct ties *t, size_t n)
 {
@@ -45,9 +28,14 @@ static uint64_t mark(const struct pinion_set *set)
 	return hash;
 }
 
+static uint64_t take_turn(struct pinion_selector *selector, const struct pinion_set *set)
+{
+	if (selector->turn)
+		return selector->turn_from + __atomic_fetch_add(selector->turn, 1, __ATOMIC_RELAXED);
+	return atomic_fetch_add_explicit(&selector->turns[mark(set) % SELECTOR_TURNS], 1, memory_order_relaxed);
+}
+
 size_t ties_turn(const struct ties *t, struct pinion_selector *selector, const struct pinion_set *set)
 {
-	_Atomic uint64_t *turns = &selector->turns[mark(set) % SELECTOR_TURNS];
-
-	return nth(t, atomic_fetch_add_explicit(turns, 1, memory_order_relaxed) % t->count);
+	return nth(t, take_turn(selector, set) % t->count);
 }

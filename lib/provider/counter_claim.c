@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static off_t row_offset(uint32_t k)
@@ -112,6 +113,12 @@ static void write_row(struct counter_claim *claim, const struct counter_claim *w
 	__atomic_store_n(&claim->generation, want->generation, __ATOMIC_RELEASE);
 }
 
+/* Under head.lock, once the row is there: who summed without it does so again. */
+static void say_made(const struct counts_device *dev)
+{
+	__atomic_store_n(&dev->entry->claims, dev->entry->claims + 1, __ATOMIC_RELEASE);
+}
+
 /* Under head.lock. */
 static int take_row(struct counts *c, uint32_t k, const struct counter_claim *want)
 {
@@ -150,6 +157,8 @@ int counts_reserve(struct counts *c, const struct counts_device *dev, const stru
 		ret = check(dev, &sum, want, budget, capacity);
 		if (!ret)
 			ret = take_row(c, k, want);
+		if (ret >= 0)
+			say_made(dev);
 	}
 	counter_unlock(&c->file->head.lock);
 	return ret;
@@ -180,6 +189,59 @@ void counts_claims(struct counts *c, const struct counts_device *dev, struct cla
 	for (uint32_t k = 0; k < used && k < COUNTER_CLAIMS; k++)
 		if (read_row(c, k, dev->generation, &row))
 			add_row(sum, &row);
+}
+
+/* ---- kept ---------------------------------------------------------------------------------------------------------- */
+
+/* Claims that this process gave up. */
+static uint32_t closed;
+
+void counts_claim_close(int fd)
+{
+	close(fd);
+	__atomic_fetch_add(&closed, 1, __ATOMIC_RELEASE);
+}
+
+/* Both only grow, so that their sum differs when either does. */
+static uint32_t changes(const struct counts_device *dev)
+{
+	return __atomic_load_n(&dev->entry->claims, __ATOMIC_ACQUIRE) + __atomic_load_n(&closed, __ATOMIC_ACQUIRE);
+}
+
+/* Differs about every 8 ms, or as often as the coarse clock moves; never 0. */
+static uint32_t moment(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	return (uint32_t)((ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec) >> 23) | 1u << 31;
+}
+
+static __attribute__((noinline)) uint64_t look_again(struct counts *c, const struct counts_device *dev, struct claims_kept *kept)
+{
+	uint64_t of = (uint64_t)changes(dev) << 32 | moment();
+	struct claims_sum sum;
+
+	counts_claims(c, dev, &sum);
+	if (__atomic_exchange_n(&kept->busy, 1, __ATOMIC_ACQUIRE))
+		return sum.bytes;
+	__atomic_store_n(&kept->of, 0, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	__atomic_store_n(&kept->bytes, sum.bytes, __ATOMIC_RELAXED);
+	__atomic_store_n(&kept->of, of, __ATOMIC_RELEASE);
+	__atomic_store_n(&kept->busy, 0, __ATOMIC_RELEASE);
+	return sum.bytes;
+}
+
+/* Without claims nothing can be given up, and no clock is asked. */
+uint64_t counts_claimed(struct counts *c, const struct counts_device *dev, struct claims_kept *kept)
+{
+	uint64_t of = __atomic_load_n(&kept->of, __ATOMIC_ACQUIRE), bytes = __atomic_load_n(&kept->bytes, __ATOMIC_RELAXED);
+	bool same;
+
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	same = of && __atomic_load_n(&kept->of, __ATOMIC_RELAXED) == of && of >> 32 == changes(dev);
+	return same && (!bytes || (uint32_t)of == moment()) ? bytes : look_again(c, dev, kept);
 }
 
 int counts_claim_of(struct counts *c, int fd, struct counter_claim *claim)

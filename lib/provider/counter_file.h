@@ -62,7 +62,8 @@ struct counter_device {
 	uint32_t capacity;
 	uint32_t wake;	    /* futex: flushers sleep here */
 	uint32_t has_queue; /* 0: a synchronous device, nothing is ever counted on it */
-	char pad[20];
+	uint32_t claims;    /* bumped when one is made on it; a claim that ends moves nothing here */
+	char pad[16];
 	uint64_t slots[COUNTER_SLOTS / 64]; /* which slots have a lane for it */
 };
 
@@ -194,6 +195,22 @@ struct claims_sum {
 int counts_reserve(struct counts *c, const struct counts_device *dev, const struct counter_claim *want, uint64_t budget,
 		   uint32_t capacity);
 void counts_claims(struct counts *c, const struct counts_device *dev, struct claims_sum *sum);
+
+/* Claimed bytes as they were seen last, all zero at first. Any thread may use it at any time. */
+struct claims_kept {
+	uint64_t of; /* what tells whether it is still true; 0: never seen */
+	uint64_t bytes;
+	uint32_t busy; /* a thread writes it */
+};
+
+/*
+ * The bytes of counts_claims(). A claim that is made anywhere, or given up by this process, is seen at once; one that is
+ * given up elsewhere, by death or else, within 20 ms.
+ */
+uint64_t counts_claimed(struct counts *c, const struct counts_device *dev, struct claims_kept *kept);
+
+/* This process closes the descriptor of a claim. */
+void counts_claim_close(int fd);
 int counts_claim_of(struct counts *c, int fd, struct counter_claim *claim);
 
 /* counter_flush.c */

@@ -37,6 +37,7 @@ struct pinion_device {
 	uint64_t lanes_idle;		/* lanes whose thread has ended, under lane.c's lock */
 	uint32_t shared_lane;		/* PINION_LANES: none yet, under lane.c's lock */
 	bool promised;			/* a lane is kept back to become the shared one, under lane.c's lock */
+	struct claims_kept claimed;
 };
 
 /* A handle for @at, freed with account_free() when the context closes. */

@@ -104,7 +104,7 @@ PINION_API void pinion_reservation_free(struct pinion_reservation *r)
 {
 	if (!r)
 		return;
-	close(r->fd);
+	counts_claim_close(r->fd);
 	free(r);
 }
 

@@ -386,12 +386,10 @@ static void rows_alone(struct rows *r, struct stage *s)
 {
 	static const struct ask alone = { "select among 8, 1 session, p50", 200, 10, NULL };
 	static const struct ask fit = { "would_fit of 'cpu'", 1000, 0, NULL };
-	static const struct ask pick = { "pick among 8 and free", 0, 0, "a claim is a lock of the kernel's: system calls" };
 	bool quiet = quiet_begin();
 
 	row_select(r, s, &alone, &p50);
 	row_loop(r, &fit, loop_fit, s->cpu, FITS);
-	row_loop(r, &pick, loop_pick, s, PICKS);
 	if (quiet)
 		quiet_end();
 }
@@ -418,6 +416,29 @@ static void rows_in_company(struct rows *r, struct stage *s)
 		quiet_end();
 }
 
+static void rows_of_claims(struct rows *r, struct stage *s)
+{
+	static const struct ask standing = { "select among 8, a claim on each", 200, 10,
+					     "whether claims stand is asked of the kernel about every 8 ms" };
+	static const struct ask pick = { "pick among 8 and free", 0, 0, "a claim is a lock of the kernel's: system calls" };
+	struct pinion_reserve_opts opts = { .size = sizeof(opts), .bytes = 1 << 20 };
+	struct pinion_reservation *claim[DEVICES] = { 0 };
+	bool quiet = quiet_begin();
+	int ret = 0;
+
+	for (unsigned int d = 0; !ret && d < DEVICES; d++)
+		ret = pinion_device_reserve(s->dev[d], &opts, &claim[d]);
+	if (ret)
+		table_broken(r->table, standing.name);
+	else
+		row_select(r, s, &standing, &p50);
+	for (unsigned int d = 0; d < DEVICES; d++)
+		pinion_reservation_free(claim[d]);
+	row_loop(r, &pick, loop_pick, s, PICKS);
+	if (quiet)
+		quiet_end();
+}
+
 void rows_select(struct rows *r)
 {
 	static struct stage s;
@@ -428,6 +449,7 @@ void rows_select(struct rows *r)
 	} else {
 		rows_alone(r, &s);
 		rows_in_company(r, &s);
+		rows_of_claims(r, &s);
 	}
 	stage_close(&s);
 	if (baseline.fd >= 0)

@@ -133,6 +133,68 @@ START_TEST(a_refusal_names_every_device_and_its_reason)
 }
 END_TEST
 
+/* A pick, a selection by the devices' own signals and would_fit are of one mind about memory. */
+START_TEST(what_fits_is_the_same_for_would_fit_select_and_pick)
+{
+	struct pinion_device_opts opts = { .size = sizeof(opts), .budget = 1000 * MIB, .capacity = 4 };
+	static const char *const named[] = { "fit-a", "fit-b", "fit-c" };
+	struct pinion_want want = { .size = sizeof(want), .policy = PINION_POLICY_FIT, .keys = named, .key_count = 3 };
+	struct pinion_reserve_opts claim = { .size = sizeof(claim) };
+	struct pinion_reservation *held[3], *r;
+	struct pinion_device *dev[3];
+
+	for (int d = 0; d < 3; d++) {
+		ck_ok(pinion_device_add(ctx, named[d], &opts, &dev[d]));
+		claim.bytes = (900 - 400 * d) * MIB; /* 100, 500 and 900 are left */
+		ck_ok(pinion_device_reserve(dev[d], &claim, &held[d]));
+	}
+	for (uint64_t need = 10; need <= 1000; need += 10) {
+		struct pinion_reservation_info info = { .size = sizeof(info) };
+		enum pinion_fit best = PINION_FIT_NO, fit;
+
+		for (int d = 0; d < 3; d++) {
+			fit = pinion_device_would_fit(dev[d], need * MIB);
+			best = fit < best ? fit : best;
+		}
+		want.bytes = need * MIB;
+		if (best == PINION_FIT_NO) {
+			ck_assert_int_eq(pinion_pick(ctx, &want, &r), -ENOSPC);
+			continue;
+		}
+		for (int turn = 0; turn < 3; turn++) {
+			struct pinion_device *at;
+
+			ck_ok(pinion_pick(ctx, &want, &r));
+			ck_ok(pinion_reservation_device(r, &at));
+			pinion_reservation_free(r);
+			ck_assert_int_eq(pinion_device_would_fit(at, need * MIB), best);
+		}
+	}
+	for (int d = 0; d < 3; d++)
+		pinion_reservation_free(held[d]);
+}
+END_TEST
+
+/* Of a hundred contexts that pick once each, as a loop in a shell does, both devices have their part. */
+START_TEST(contexts_that_pick_once_do_not_all_begin_with_the_first)
+{
+	unsigned int count[2] = { 0, 0 };
+
+	for (int i = 0; i < 100; i++) {
+		struct pinion_reservation *r;
+		struct pinion_context *own;
+
+		ck_ok(pinion_open(NULL, &own));
+		ck_ok(pick(own, MIB, false, PINION_POLICY_CHAINED, &r));
+		count[where(r)]++;
+		pinion_reservation_free(r);
+		pinion_close(own);
+	}
+	ck_assert_uint_ge(count[0], 30);
+	ck_assert_uint_ge(count[1], 30);
+}
+END_TEST
+
 /* Two processes pick exclusively from two devices: they never meet. */
 START_TEST(exclusive_picks_never_collide)
 {
@@ -199,6 +261,8 @@ static Suite *pick_suite(void)
 	tcase_add_test(tc, the_shorter_queue_wins);
 	tcase_add_test(tc, where_it_does_not_fit_comes_before_where_the_queue_is_long);
 	tcase_add_test(tc, a_refusal_names_every_device_and_its_reason);
+	tcase_add_test(tc, what_fits_is_the_same_for_would_fit_select_and_pick);
+	tcase_add_test(tc, contexts_that_pick_once_do_not_all_begin_with_the_first);
 	tcase_add_test(tc, exclusive_picks_never_collide);
 	tcase_add_test(tc, policies_have_names);
 	suite_add_tcase(s, tc);

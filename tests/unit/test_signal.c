@@ -92,6 +92,36 @@ START_TEST(would_fit_is_the_contracts_table)
 }
 END_TEST
 
+/* Near the bound and far from it, with numbers of every length. */
+START_TEST(would_fit_is_the_contracts_formula)
+{
+	uint64_t state = 0x9e3779b97f4a7c15, tight = 0, wrong = 0;
+
+	for (int i = 0; i < 200000; i++) {
+		uint64_t word[3], total, used, available;
+		enum pinion_fit right;
+
+		for (int k = 0; k < 3; k++) {
+			state ^= state << 13;
+			state ^= state >> 7;
+			state ^= state << 17;
+			word[k] = state;
+		}
+		total = (word[0] | 1) >> word[1] % 64;
+		total += !total;
+		used = word[2] % 2 ? (uint64_t)((double)total * 0.85) + word[1] % 7 - 3 : word[1] % total;
+		used = used < total ? used : total;
+		available = total - used;
+		right = (double)used / (double)total > 0.85 ? PINION_FIT_TIGHT : PINION_FIT_COMFORTABLE;
+		tight += right == PINION_FIT_TIGHT;
+		wrong += pinion_fit_of(&available, &total, 0) != right;
+	}
+	ck_assert_uint_eq(wrong, 0);
+	ck_assert_uint_gt(tight, 20000);
+	ck_assert_uint_lt(tight, 180000);
+}
+END_TEST
+
 START_TEST(fits_have_names)
 {
 	for (int fit = PINION_FIT_UNKNOWN; fit <= PINION_FIT_NO; fit++)
@@ -469,6 +499,114 @@ START_TEST(a_device_with_a_queue_has_pending_capacity_and_flush)
 }
 END_TEST
 
+static uint64_t available_of(struct pinion_device *dev)
+{
+	uint64_t bytes;
+
+	ck_ok(pinion_device_available(dev, &bytes));
+	return bytes;
+}
+
+/* What every way of asking says of a device that is added by its key: the budget less what any process claims of it. */
+START_TEST(a_budget_is_the_memory_of_a_device_added_by_its_key)
+{
+	struct pinion_device_opts opts = { .size = sizeof(opts), .budget = 1000 * MIB };
+	struct pinion_reserve_opts half = { .size = sizeof(half), .bytes = 500 * MIB };
+	struct pinion_reservation *mine, *theirs;
+	struct pinion_device_runtime handle;
+	struct pinion_runtime *rt;
+	struct pinion_context *other;
+	struct pinion_device *dev, *there;
+	uint64_t bytes;
+
+	ck_ok(pinion_open(NULL, &ctx));
+	ck_ok(pinion_open(NULL, &other));
+	ck_ok(pinion_device_add(ctx, "budget", &opts, &dev));
+	ck_ok(pinion_device_find(other, "budget", &there));
+	rt = pinion_runtime_of_device(dev, &handle);
+	ck_assert_uint_eq(available_of(dev), 1000 * MIB);
+	ck_assert_int_eq(pinion_device_would_fit(dev, 850 * MIB), PINION_FIT_COMFORTABLE);
+	ck_assert_int_eq(pinion_device_would_fit(dev, 851 * MIB), PINION_FIT_TIGHT);
+	ck_assert_int_eq(pinion_device_would_fit(dev, 1001 * MIB), PINION_FIT_NO);
+	ck_ok(pinion_device_reserve(there, &half, &theirs));
+	ck_assert_uint_eq(available_of(dev), 500 * MIB);
+	ck_assert_int_eq(pinion_runtime_would_fit(rt, 501 * MIB), PINION_FIT_NO);
+	ck_assert_int_eq(pinion_runtime_would_fit(rt, 500 * MIB), PINION_FIT_TIGHT);
+	ck_assert_int_eq(pinion_runtime_would_fit(rt, 350 * MIB), PINION_FIT_COMFORTABLE);
+	ck_ok(pinion_device_reserve(dev, &half, &mine));
+	ck_assert_uint_eq(available_of(dev), 0);
+	ck_assert_int_eq(pinion_device_would_fit(dev, 1), PINION_FIT_NO);
+	ck_ok(pinion_runtime_total(rt, &bytes));
+	ck_assert_uint_eq(bytes, 1000 * MIB);
+	pinion_reservation_free(theirs);
+	ck_assert_uint_eq(available_of(dev), 500 * MIB);
+	pinion_reservation_free(mine);
+	ck_assert_uint_eq(available_of(dev), 1000 * MIB);
+	ck_ok(pinion_device_remove(dev));
+	ck_assert_int_eq(pinion_device_available(dev, &bytes), -ESTALE);
+	ck_assert_int_eq(pinion_device_would_fit(dev, 1), PINION_FIT_UNKNOWN);
+	pinion_close(other);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* Claims are of what processes agreed on; memory that can be measured is what there is. */
+START_TEST(a_budget_does_not_hide_the_memory_that_is_measured)
+{
+	struct pinion_device_opts opts = { .size = sizeof(opts), .budget = 50000 };
+	struct pinion_device *cpu;
+	uint64_t bytes;
+
+	ck_ok(pinion_open(NULL, &ctx));
+	ck_ok(pinion_device_add(ctx, "cpu", &opts, &cpu));
+	fake();
+	ck_assert_uint_eq(available_of(cpu), 1000);
+	ck_ok(pinion_device_total(cpu, &bytes));
+	ck_assert_uint_eq(bytes, 10000);
+	pinion_close(ctx);
+}
+END_TEST
+
+static const char *described(struct pinion_device *dev)
+{
+	static char text[256];
+
+	ck_assert_int_lt(pinion_device_describe(dev, text, sizeof(text)), sizeof(text));
+	return text;
+}
+
+START_TEST(devices_describe_themselves)
+{
+	struct pinion_device_opts opts = { .size = sizeof(opts), .capacity = 4, .budget = 1000 };
+	struct pinion_reserve_opts some = { .size = sizeof(some), .bytes = 300, .units = 2 };
+	struct pinion_device *full, *bare, *cpu = find("cpu");
+	struct pinion_reservation *claim;
+	struct pinion_ticket ticket;
+	char cut[12];
+
+	fake();
+	ck_ok(pinion_device_add(ctx, "full", &opts, &full));
+	ck_ok(pinion_device_add(ctx, "bare", NULL, &bare));
+	ck_ok(pinion_device_reserve(full, &some, &claim));
+	ck_ok(pinion_work_begin(full, 1, &ticket));
+	ck_assert_int_eq(pinion_device_reserve(bare, &some, NULL), -ENODATA);
+	ck_assert_str_eq(described(full), "device 'full'; 300 of 1000 bytes of its budget are claimed; 1 in flight of 4, "
+					  "2 units are claimed");
+	ck_assert_str_eq(described(bare), "device 'bare'; its memory is not known; 0 in flight");
+	ck_assert_str_eq(described(cpu), "device 'cpu'; 1000 of 10000 bytes are available; synchronous");
+	/* A figure that there is not is no failure, and what failed before is still the last that did. */
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "'bare' has no budget"));
+	ck_assert_int_eq(pinion_device_describe(bare, NULL, 0), strlen(described(bare)));
+	ck_assert_int_eq(pinion_device_describe(bare, cut, sizeof(cut)), strlen(described(bare)));
+	ck_assert_str_eq(cut, "device 'bar");
+	ck_ok(pinion_work_end(&ticket));
+	pinion_reservation_free(claim);
+	ck_ok(pinion_device_remove(bare));
+	ck_assert_str_eq(described(bare), "a device that is gone");
+	pinion_close(ctx);
+}
+END_TEST
+
 START_TEST(a_removed_device_has_no_signals)
 {
 	struct pinion_device *cpu = find("cpu");
@@ -512,6 +650,7 @@ static Suite *signal_suite(void)
 	TCase *c = tcase_create("signal");
 
 	tcase_add_loop_test(c, would_fit_is_the_contracts_table, 0, sizeof(rows) / sizeof(*rows));
+	tcase_add_test(c, would_fit_is_the_contracts_formula);
 	tcase_add_test(c, fits_have_names);
 	tcase_add_test(c, figures_are_kept_and_no_more_than_100_ms_old);
 	tcase_add_test(c, figures_that_nobody_renews_are_not_used);
@@ -526,6 +665,9 @@ static Suite *signal_suite(void)
 	tcase_add_test(c, no_pinned_limit_is_no_figure);
 	tcase_add_test(c, a_synchronous_device_has_no_load_and_never_0);
 	tcase_add_test(c, a_device_with_a_queue_has_pending_capacity_and_flush);
+	tcase_add_test(c, a_budget_is_the_memory_of_a_device_added_by_its_key);
+	tcase_add_test(c, a_budget_does_not_hide_the_memory_that_is_measured);
+	tcase_add_test(c, devices_describe_themselves);
 	tcase_add_test(c, a_removed_device_has_no_signals);
 	tcase_add_test(c, a_child_has_no_devices);
 	suite_add_tcase(s, c);

@@ -102,6 +102,12 @@ int pinion_device_users(struct pinion_device *dev, struct pinion_device_user *ro
  */
 int pinion_device_flush(struct pinion_device *dev, enum pinion_scope scope, int64_t deadline_ns, uint64_t *lost);
 
+/*
+ * Writes a line about the device (its key, its memory or budget, its queue) as they are now, cut to @size bytes with the
+ * final 0, and returns its full length as snprintf() does. Of a device that is gone it says that. Safe from any thread.
+ */
+int pinion_device_describe(struct pinion_device *dev, char *buf, size_t size);
+
 #ifdef __cplusplus
 }
 #endif

@@ -31,7 +31,8 @@ struct pinion_want {
 };
 
 /*
- * Picks by @want->policy among devices that tie in turn, and claims. The caller owns *@out; where it is: its info.
+ * Picks by @want->policy, with pinion_select(), and claims; tries the next best where that is refused. Devices that tie are
+ * taken in turn, which begins at another one for each context. The caller owns *@out; where it is: its info.
  * Errors: -ENOSPC, -EBUSY no device has it (the sentence lists each and why); -ENOENT no such device, or none at all;
  * -EINVAL. Safe from any thread.
  */

@@ -29,7 +29,9 @@ const char *pinion_fit_name(enum pinion_fit fit);
 
 /*
  * Bytes that a new allocation on the device could use now; its total. At most 100 ms old; hot well below a microsecond.
- * -ENODATA: this device cannot measure it. Safe from any thread.
+ * Of a device that was added by its key with a budget: what claims leave of the budget; the budget. A claim that is made
+ * counts at once, one that another process gave up no longer than 20 ms.
+ * -ENODATA: this device cannot measure it and has no budget. Safe from any thread.
  */
 int pinion_device_available(struct pinion_device *dev, uint64_t *bytes);
 int pinion_device_total(struct pinion_device *dev, uint64_t *bytes);
