@@ -24,7 +24,7 @@ static int check_room(const struct backend_device *dev, uint64_t bytes)
 		    dev->desc.key, available);
 }
 
-static int host_alloc(const struct backend_device *dev, uint64_t bytes, bool zero, struct backend_memory *out)
+static int host_alloc(const struct backend_device *dev, uint64_t bytes, bool zero, struct pinion_storage *out)
 {
 	uint64_t size;
 	int ret = check_room(dev, bytes);
@@ -35,35 +35,18 @@ static int host_alloc(const struct backend_device *dev, uint64_t bytes, bool zer
 	if (__builtin_add_overflow(bytes, HOST_ALIGNMENT, &size))
 		return fail(EOVERFLOW, "an array of %" PRIu64 " bytes is more than there can be", bytes);
 	size -= size % HOST_ALIGNMENT;
-	out->address = aligned_alloc(HOST_ALIGNMENT, size);
-	if (!out->address)
+	out->data = aligned_alloc(HOST_ALIGNMENT, size);
+	if (!out->data)
 		return fail(ENOMEM, "no memory for an array of %" PRIu64 " bytes", bytes);
-	out->bytes = bytes;
 	if (zero)
-		memset(out->address, 0, bytes);
+		memset(out->data, 0, bytes);
 	return 0;
 }
 
-static void host_free(const struct backend_device *dev, struct backend_memory *memory)
+static void host_free(const struct backend_device *dev, struct pinion_storage *storage)
 {
 	(void)dev;
-	free(memory->address);
-}
-
-static int host_download(const struct backend_device *dev, void *dst, const struct backend_memory *src, uint64_t off,
-			 uint64_t bytes)
-{
-	(void)dev;
-	memcpy(dst, (const char *)src->address + off, bytes);
-	return 0;
-}
-
-static int host_upload(const struct backend_device *dev, struct backend_memory *dst, uint64_t off, const void *src,
-		       uint64_t bytes)
-{
-	(void)dev;
-	memcpy((char *)dst->address + off, src, bytes);
-	return 0;
+	free(storage->data);
 }
 
 static int host_fill(const struct backend_device *dev, const struct pinion_view *dst, const struct pinion_scalar *value)
@@ -93,12 +76,10 @@ static int host_pinned(const struct backend_device *dev, uint64_t *left, uint64_
 const struct backend_ops host_ops = {
 	.alloc = host_alloc,
 	.available = host_available,
-	.download = host_download,
 	.fill = host_fill,
 	.free = host_free,
 	.pinned = host_pinned,
 	.total = host_total,
-	.upload = host_upload,
 };
 
 int host_copy(const struct backend_call *call)

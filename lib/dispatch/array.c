@@ -28,91 +28,70 @@ static int limits_check(const struct backend_device *backend, uint32_t rank, con
 }
 
 /* An axis without elements makes the product 0, however large the others are. */
-static int bytes_of(enum pinion_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t *bytes)
+static int layout_of(enum pinion_dtype dtype, uint32_t rank, const uint64_t *shape, struct storage_layout *layout)
 {
 	uint64_t n = 1;
 	int ret;
 
+	*layout = (struct storage_layout){ .dtype = dtype, .rank = rank };
 	if (dtype == PINION_DTYPE_F8E6M2)
 		return fail(EOPNOTSUPP, "f8e6m2 has no agreed encoding, so that no array can hold it");
-	for (uint32_t axis = 0; axis < rank; axis++)
+	for (uint32_t axis = 0; axis < rank; axis++) {
+		layout->shape[axis] = shape[axis];
 		n = shape[axis] ? n : 0;
+	}
 	for (uint32_t axis = 0; axis < rank && n; axis++)
 		if (__builtin_mul_overflow(n, shape[axis], &n))
 			return fail(EOVERFLOW, "an array of that shape has more elements than 64 bits count");
-	ret = pinion_dtype_size(dtype, n, bytes);
-	if (!ret && *bytes > INT64_MAX)
-		ret = fail(EOVERFLOW, "an array of %" PRIu64 " bytes is more than there can be", *bytes);
+	layout->elements = n;
+	ret = pinion_dtype_size(dtype, n, &layout->bytes);
+	if (!ret && layout->bytes > INT64_MAX)
+		ret = fail(EOVERFLOW, "an array of %" PRIu64 " bytes is more than there can be", layout->bytes);
+	layout->total = layout->bytes;
 	return ret;
 }
 
-static int store_new(const struct backend_device *backend, uint64_t bytes, bool zero, struct array_store **out)
-{
-	struct array_store *store = calloc(1, sizeof(*store));
-	int ret;
-
-	if (!store)
-		return fail(ENOMEM, "no memory for an array");
-	ret = backend->ops.alloc(backend, bytes, zero, &store->memory);
-	if (ret) {
-		free(store);
-		return ret;
-	}
-	store->backend = backend;
-	store->memory.bytes = bytes;
-	store->refs = 1;
-	*out = store;
-	return 0;
-}
-
-static void store_unref(struct array_store *store)
-{
-	if (__atomic_sub_fetch(&store->refs, 1, __ATOMIC_ACQ_REL))
-		return;
-	store->backend->ops.free(store->backend, &store->memory);
-	free(store);
-}
-
-/* Consumes the reference to @store, also when it fails. */
-static int array_over(struct pinion_device *dev, struct array_store *store, enum pinion_dtype dtype, uint32_t rank,
-		      const uint64_t *shape, struct pinion_array **out)
+/* Consumes the reference to @storage, also when it fails. */
+static int array_over(struct pinion_device *dev, struct pinion_storage *storage, uint32_t rank, const uint64_t *shape,
+		      struct pinion_array **out)
 {
 	struct pinion_array *array = calloc(1, sizeof(*array));
 	int ret;
 
 	if (!array) {
 		ret = fail(ENOMEM, "no memory for an array");
-		goto err_store;
+		goto err_storage;
 	}
-	ret = pinion_view_init(&array->whole, store->memory.address, store->memory.bytes, dtype, rank, shape, NULL, 0);
+	ret = pinion_view_init(&array->whole, storage->data, storage->layout.bytes, storage->layout.dtype, rank, shape,
+			       NULL, 0);
 	if (ret)
 		goto err_array;
 	array->dev = dev;
-	array->store = store;
+	array->storage = storage;
 	*out = array;
 	return 0;
 
 err_array:
 	free(array);
-err_store:
-	store_unref(store);
+err_storage:
+	pinion_storage_free(storage);
 	return ret;
 }
 
 static int array_new(struct pinion_device *dev, enum pinion_dtype dtype, uint32_t rank, const uint64_t *shape,
 		     bool zero, struct pinion_array **out)
 {
-	struct array_store *store = NULL;
-	uint64_t bytes;
+	struct pinion_storage *storage = NULL;
+	struct storage_layout layout;
 	int ret = device_check(dev);
 
 	if (!ret)
 		ret = limits_check(dev->backend, rank, shape);
 	if (!ret)
-		ret = bytes_of(dtype, rank, shape, &bytes);
+		ret = layout_of(dtype, rank, shape, &layout);
 	if (!ret)
-		ret = store_new(dev->backend, bytes, zero, &store);
-	return ret ? ret : array_over(dev, store, dtype, rank, shape, out);
+		ret = array_storage_new(dev->backend, &layout, zero, &storage);
+	return ret ? ret : array_over(dev, storage, rank, shape, out);
 }
 
 int array_like(struct pinion_device *dev, enum pinion_dtype dtype, const struct pinion_view *like,
@@ -140,7 +119,7 @@ PINION_API void pinion_array_free(struct pinion_array *array)
 {
 	if (!array)
 		return;
-	store_unref(array->store);
+	pinion_storage_free(array->storage);
 	free(array);
 }
 
@@ -163,8 +142,7 @@ PINION_API int pinion_array_share(const struct pinion_array *src, struct pinion_
 	if (!backends_share(src->dev->backend, dev->backend))
 		return fail(EINVAL, "devices '%s' and '%s' share no memory; copy the array",
 			    src->dev->backend->desc.key, dev->backend->desc.key);
-	__atomic_add_fetch(&src->store->refs, 1, __ATOMIC_RELAXED);
-	return array_over(dev, src->store, src->whole.dtype, src->whole.rank, src->whole.shape, out);
+	return array_over(dev, storage_ref(src->storage), src->whole.rank, src->whole.shape, out);
 }
 
 /* ---- layouts and operands -----------------------------------------------------------------------------------------
@@ -256,17 +234,56 @@ static bool needs_aside(enum pinion_op op, const struct backend_call *call)
 	return !pinion_view_is_contiguous(&call->dst);
 }
 
+/*
+ * Without the kernel for it: the elements are changed on the host, where the layout may be any. Off the host all bytes
+ * of the array go down and up again, so that those between the elements stay.
+ */
+static int edit_on_host(struct pinion_array *array, const struct pinion_view *layout,
+			int (*edit)(const struct pinion_view *dst, const void *arg), const void *arg)
+{
+	struct pinion_view here = *layout;
+	int ret;
+
+	if (array_on_host(array))
+		return edit(layout, arg);
+	here.data = malloc(array->whole.bytes);
+	if (!here.data)
+		return fail(ENOMEM, "no memory for the %" PRIu64 " bytes of '%s' that change on the host",
+			    array->whole.bytes, array->dev->backend->desc.key);
+	ret = array_storage_download(array->storage, here.data);
+	if (!ret)
+		ret = edit(&here, arg);
+	if (!ret)
+		ret = array_storage_upload(array->storage, here.data);
+	free(here.data);
+	return ret;
+}
+
+static int edit_download(const struct pinion_view *dst, const void *from)
+{
+	return pinion_array_download(from, NULL, dst);
+}
+
+static int edit_fill(const struct pinion_view *dst, const void *value)
+{
+	return pinion_view_fill(dst, value);
+}
+
+/* The result of @kernel in an array of its own, and from there to where it is wanted. */
 static int run_aside(const struct backend_kernel *kernel, struct backend_call *call, const struct pinion_operand *dst)
 {
 	struct pinion_operand from = { 0 };
-	int ret = array_like(dst->array->dev, call->dst.dtype, &call->dst, &from.array);
+	struct pinion_view place = call->dst;
+	int ret = array_like(dst->array->dev, place.dtype, &place, &from.array);
 
 	if (ret)
 		return ret;
 	call->dst = from.array->whole;
 	ret = kernel->run(call);
-	if (!ret)
+	if (!ret && pinion_device_supports(dst->array->dev, PINION_OP_COPY, place.dtype))
 		ret = pinion_array_run(PINION_OP_COPY, dst, &from, 1, NULL, 0);
+	else if (!ret)
+		ret = edit_on_host(dst->array, &place, edit_download, from.array);
 	pinion_array_free(from.array);
 	return ret;
 }
@@ -374,7 +391,11 @@ PINION_API int pinion_array_fill(struct pinion_array *dst, const struct pinion_v
 		return fail(EINVAL, "dtype mismatch in fill: the value is %s, the array %s",
 			    pinion_dtype_name(value->dtype) ? pinion_dtype_name(value->dtype) : "none",
 			    pinion_dtype_name(view.dtype));
-	return pinion_view_elements(&view) ? backend->ops.fill(backend, &view, value) : 0;
+	if (!pinion_view_elements(&view))
+		return 0;
+	if (backend->ops.fill == backend_defaults.fill)
+		return edit_on_host(dst, &view, edit_fill, value);
+	return backend->ops.fill(backend, &view, value);
 }
 
 PINION_API int pinion_array_matmul(const struct pinion_array *lhs, const struct pinion_view *lhs_layout,
@@ -431,7 +452,7 @@ static int upload_packed(struct pinion_array *array, const struct pinion_view *s
 	if (!ret)
 		ret = pinion_view_copy(&aside, src);
 	if (!ret)
-		ret = backend->ops.upload(backend, &array->store->memory, 0, memory, bytes);
+		ret = array_storage_upload(array->storage, memory);
 	free(memory);
 	return ret;
 }
@@ -469,7 +490,7 @@ static int download_whole(const struct pinion_array *array, const struct pinion_
 	if (!here.data)
 		return fail(ENOMEM, "no memory for the %" PRIu64 " bytes that come from '%s'", bytes,
 			    backend->desc.key);
-	ret = bytes ? backend->ops.download(backend, here.data, &array->store->memory, 0, bytes) : 0;
+	ret = array_storage_download(array->storage, here.data);
 	if (!ret)
 		ret = pinion_view_copy(dst, &here);
 	free(here.data);

@@ -21,8 +21,9 @@
 #include <stdint.h>
 
 #include "../error.h"
+#include "../memory/storage.h"
 
-#define BACKEND_ABI	  1
+#define BACKEND_ABI	  2
 #define BACKEND_TRANSFERS 16 /* transfer paths of a device, at most */
 #define BACKEND_SOURCES	  4  /* operands of a kernel besides its result, at most */
 
@@ -30,22 +31,19 @@ struct backend_device;
 struct backend_list;
 
 /*
- * Memory of a device. The address is where the device has it: aligned to caps.alignment, never 0 when there are bytes,
- * and for the host to follow only when the substrate is PINION_SUBSTRATE_HOST. The handle is of the backend whose alloc
- * made it: ops of another device that shares the memory go by the address.
+ * Memory of a device is a struct pinion_storage, of which a backend has three members: data, where the device has the
+ * bytes (aligned to caps.alignment, never 0 when there are bytes, and for the host to follow only when the substrate is
+ * PINION_SUBSTRATE_HOST), layout.bytes, how many they are, and handle, which is of the backend whose alloc set it: what
+ * fill, copy_to and kernels get may be memory of another device that shares, and they go by the address.
  */
-struct backend_memory {
-	void *address;
-	uint64_t bytes;
-	void *handle;
-};
+struct pinion_storage;
 
 /*
  * What a kernel works on. The views are over addresses of the device, perhaps in memory of another one that shares. The
  * result has elements; a source may have none (a product over k = 0). The kernels of copy and cast keep to the rules of
  * pinion_view_copy(), also for views that overlap. For all others the result is row-major without gaps, in other memory
- * than the sources, and these have any strides: where the caller wants it elsewhere, the library copies it there, for
- * which the dtype needs the kernel of copy too. Kernels that need scratch memory take their own.
+ * than the sources, and these have any strides: where the caller wants it elsewhere, the library copies it there. Kernels that
+ * need scratch memory take their own.
  */
 struct backend_call {
 	const struct backend_device *dev;
@@ -67,7 +65,7 @@ struct backend_kernel {
 struct backend_quant {
 	uint32_t type; /* the code of a block format, enum pinion_type */
 	uint64_t elements;
-	struct backend_memory memory;
+	struct pinion_storage *storage;
 };
 
 /* out[b,t,:] = w[ids[b,t]] times x[b, t or 0]: views over addresses of the device. */
@@ -87,7 +85,7 @@ struct backend_quant_kernel {
 /* Pieces of memory of two devices, the second one's of another backend perhaps. */
 struct backend_copy {
 	const struct backend_device *from, *to;
-	const struct backend_memory *src, *dst;
+	const struct pinion_storage *src, *dst;
 	uint64_t bytes;
 	enum pinion_path path; /* one that the source advertises */
 };
@@ -97,8 +95,11 @@ struct backend_copy {
  * who calls asks whether it is there.
  */
 struct backend_ops {
-	/* Memory of @bytes, 0 to INT64_MAX; zeroed, or with any content. @out comes zeroed. Default: -EOPNOTSUPP. */
-	int (*alloc)(const struct backend_device *dev, uint64_t bytes, bool zero, struct backend_memory *out);
+	/*
+	 * Memory of @bytes, 0 to INT64_MAX, which are @out's layout.bytes too; zeroed, or with any content. Sets data
+	 * and handle of @out, which come NULL. Default: -EOPNOTSUPP.
+	 */
+	int (*alloc)(const struct backend_device *dev, uint64_t bytes, bool zero, struct pinion_storage *out);
 
 	/* Bytes that a new allocation could use now. -ENODATA, which is the default: it cannot be measured. */
 	int (*available)(const struct backend_device *dev, uint64_t *bytes);
@@ -108,20 +109,20 @@ struct backend_ops {
 
 	/* The first @elements of @q as f16. Default: -EOPNOTSUPP. */
 	int (*dequantize_f16)(const struct backend_device *dev, const struct backend_quant *q, uint64_t elements,
-			      struct backend_memory *out);
+			      struct pinion_storage *out);
 
 	/* The raw address of @q, for callers that need it. Default: -EOPNOTSUPP. */
 	int (*device_ptr)(const struct backend_device *dev, const struct backend_quant *q, uint64_t *address);
 
-	/* From the device's memory to the host's; not called for PINION_SUBSTRATE_HOST. Default: -EOPNOTSUPP. */
-	int (*download)(const struct backend_device *dev, void *dst, const struct backend_memory *src, uint64_t off,
+	/* From memory that this device's alloc made to the host's; not called for PINION_SUBSTRATE_HOST. Default: -EOPNOTSUPP. */
+	int (*download)(const struct backend_device *dev, void *dst, const struct pinion_storage *src, uint64_t off,
 			uint64_t bytes);
 
-	/* Stores @value, of the view's dtype, at each position of a checked view. Default: -EOPNOTSUPP. */
+	/* Stores @value, of the view's dtype, at each position of a checked view. Default: the library does it on the host. */
 	int (*fill)(const struct backend_device *dev, const struct pinion_view *dst, const struct pinion_scalar *value);
 
 	/* Of what alloc() made. Default: nothing. */
-	void (*free)(const struct backend_device *dev, struct backend_memory *memory);
+	void (*free)(const struct backend_device *dev, struct pinion_storage *storage);
 
 	/* Selected experts' products. Default: -EOPNOTSUPP. */
 	int (*indexed_moe_forward)(const struct backend_device *dev, const struct backend_moe *moe);
@@ -132,8 +133,8 @@ struct backend_ops {
 	/* Of the device, all of it; never changes. -ENODATA, which is the default. */
 	int (*total)(const struct backend_device *dev, uint64_t *bytes);
 
-	/* From the host's memory to the device's; not called for PINION_SUBSTRATE_HOST. Default: -EOPNOTSUPP. */
-	int (*upload)(const struct backend_device *dev, struct backend_memory *dst, uint64_t off, const void *src,
+	/* From the host's memory to what this device's alloc made; not called for PINION_SUBSTRATE_HOST. Default: -EOPNOTSUPP. */
+	int (*upload)(const struct backend_device *dev, struct pinion_storage *dst, uint64_t off, const void *src,
 		      uint64_t bytes);
 
 	/* For backends with a predictor of their own. Default: pinion_fit_of() available and total. */

@@ -15,7 +15,7 @@ static int unmeasured(const struct backend_device *dev, const char *what)
 	return fail(ENODATA, "device '%s' cannot measure %s", dev->desc.key, what);
 }
 
-static int no_alloc(const struct backend_device *dev, uint64_t bytes, bool zero, struct backend_memory *out)
+static int no_alloc(const struct backend_device *dev, uint64_t bytes, bool zero, struct pinion_storage *out)
 {
 	(void)bytes;
 	(void)zero;
@@ -35,7 +35,7 @@ static int no_copy_to(const struct backend_copy *copy)
 }
 
 static int no_dequantize_f16(const struct backend_device *dev, const struct backend_quant *q, uint64_t elements,
-			     struct backend_memory *out)
+			     struct pinion_storage *out)
 {
 	(void)q;
 	(void)elements;
@@ -50,7 +50,7 @@ static int no_device_ptr(const struct backend_device *dev, const struct backend_
 	return refuse(dev, "device_ptr");
 }
 
-static int no_download(const struct backend_device *dev, void *dst, const struct backend_memory *src, uint64_t off,
+static int no_download(const struct backend_device *dev, void *dst, const struct pinion_storage *src, uint64_t off,
 		       uint64_t bytes)
 {
 	(void)dst;
@@ -67,10 +67,10 @@ static int no_fill(const struct backend_device *dev, const struct pinion_view *d
 	return refuse(dev, "fill");
 }
 
-static void nothing_to_free(const struct backend_device *dev, struct backend_memory *memory)
+static void nothing_to_free(const struct backend_device *dev, struct pinion_storage *storage)
 {
 	(void)dev;
-	(void)memory;
+	(void)storage;
 }
 
 static int no_indexed_moe_forward(const struct backend_device *dev, const struct backend_moe *moe)
@@ -92,7 +92,7 @@ static int no_total(const struct backend_device *dev, uint64_t *bytes)
 	return unmeasured(dev, "its memory");
 }
 
-static int no_upload(const struct backend_device *dev, struct backend_memory *dst, uint64_t off, const void *src,
+static int no_upload(const struct backend_device *dev, struct pinion_storage *dst, uint64_t off, const void *src,
 		     uint64_t bytes)
 {
 	(void)dst;

@@ -60,14 +60,33 @@ static int caps_check(const struct backend_desc *desc)
 	return 0;
 }
 
+static bool has_copy(const struct backend_desc *desc, enum pinion_dtype dtype)
+{
+	for (size_t i = 0; i < desc->kernel_count; i++)
+		if (desc->kernels[i].op == PINION_OP_COPY && desc->kernels[i].dtype == dtype)
+			return true;
+	return false;
+}
+
+/* Whether a result can be put where the caller wants it, whatever its layout is: array.c. */
+static bool can_place(const struct backend_desc *desc, const struct backend_ops *ops, const struct backend_kernel *k)
+{
+	if (k->op == PINION_OP_COPY || k->op == PINION_OP_CAST || has_copy(desc, k->dtype) ||
+	    desc->caps.substrate == PINION_SUBSTRATE_HOST)
+		return true;
+	return ops->upload != backend_defaults.upload && ops->download != backend_defaults.download;
+}
+
 /* What has no address cannot be the result of anything. */
-static int kernels_check(const struct backend_desc *desc)
+static int kernels_check(const struct backend_desc *desc, const struct backend_ops *ops)
 {
 	for (size_t i = 0; i < desc->kernel_count; i++) {
 		const struct backend_kernel *k = &desc->kernels[i];
 
 		if (!pinion_op_name(k->op) || !pinion_dtype_bytes(k->dtype) || !k->run)
 			return refuse(desc, "a kernel without an op, an element size or a function");
+		if (!can_place(desc, ops, k))
+			return refuse(desc, "a kernel without copy for its dtype, and no upload and download instead");
 		for (size_t j = 0; j < i; j++)
 			if (desc->kernels[j].op == k->op && desc->kernels[j].dtype == k->dtype)
 				return refuse(desc, "two kernels for one op and dtype");
@@ -132,7 +151,7 @@ int backend_found(struct backend_list *list, const struct backend_desc *desc)
 	int ret = caps_check(desc);
 
 	if (!ret)
-		ret = kernels_check(desc);
+		ret = kernels_check(desc, &ops);
 	if (!ret)
 		ret = transfers_check(desc, &ops);
 	if (!ret && find(desc->key))

@@ -3,8 +3,6 @@
 #include "array.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdlib.h>
 
 /* ---- which way ------------------------------------------------------------------------------------------------------
  */
@@ -44,14 +42,21 @@ static const struct pinion_transfer *advertised(const struct backend_device *dev
 	return best;
 }
 
+/* What @dev advertises of its leg to the host; that it is there already is no leg. */
+static const struct pinion_transfer *leg(const struct backend_device *dev)
+{
+	const struct pinion_transfer *t = advertised(dev, (struct pinion_location){ PINION_BACKEND_CPU, 0 });
+
+	return t && t->path != PINION_PATH_SAME ? t : NULL;
+}
+
 /*
  * Down to the host and up again. A device on the host has one leg; where a device says nothing of its leg, the figures
- * of staging are for the whole of it.
+ * of staging are for the whole of it. Unless the devices know better, they are measured.
  */
 static struct pinion_transfer staged(const struct backend_device *src, const struct backend_device *dst)
 {
-	const struct pinion_location host = { PINION_BACKEND_CPU, 0 };
-	const struct pinion_transfer *down = advertised(src, host), *up = advertised(dst, host);
+	const struct pinion_transfer *down = leg(src), *up = leg(dst);
 	struct pinion_transfer t = pinion_path_fallback(PINION_PATH_STAGED);
 
 	if (src->desc.caps.substrate == PINION_SUBSTRATE_HOST)
@@ -60,6 +65,8 @@ static struct pinion_transfer staged(const struct backend_device *src, const str
 		t = down ? *down : t;
 	else if (down && up)
 		t = pinion_transfer_join(down, up);
+	if (!t.measured)
+		transfer_probe(src, dst, &t);
 	t.path = PINION_PATH_STAGED;
 	t.to = dst->desc.caps.location;
 	return t;
@@ -78,52 +85,48 @@ static struct pinion_transfer path_between(const struct backend_device *src, con
 	return direct && direct->path != PINION_PATH_SAME ? *direct : staged(src, dst);
 }
 
+static int both_known(const struct pinion_device *src, const struct pinion_device *dst)
+{
+	if (src->backend->backend && dst->backend->backend)
+		return 0;
+	return fail(ENODATA, "a device that was added by its key alone has no known way to others");
+}
+
 PINION_API int pinion_device_path(const struct pinion_device *src, const struct pinion_device *dst,
 				  struct pinion_transfer *out)
 {
-	if (!src->backend->backend || !dst->backend->backend)
-		return fail(ENODATA, "a device that was added by its key alone has no known way to others");
-	*out = path_between(src->backend, dst->backend);
-	return 0;
+	int ret = both_known(src, dst);
+
+	if (!ret)
+		*out = path_between(src->backend, dst->backend);
+	return ret;
+}
+
+PINION_API int pinion_device_path_staged(const struct pinion_device *src, const struct pinion_device *dst,
+					 struct pinion_transfer *out)
+{
+	int ret = both_known(src, dst);
+
+	if (!ret)
+		*out = staged(src->backend, dst->backend);
+	return ret;
 }
 
 /* ---- going it
  * --------------------------------------------------------------------------------------------------------- */
 
-static int copy_staged(const struct pinion_array *src, struct pinion_array *dst)
-{
-	const struct backend_device *from = src->dev->backend, *to = dst->dev->backend;
-	uint64_t bytes = src->whole.bytes;
-	void *host;
-	int ret;
-
-	if (array_on_host(src))
-		return to->ops.upload(to, &dst->store->memory, 0, src->whole.data, bytes);
-	if (array_on_host(dst))
-		return from->ops.download(from, dst->whole.data, &src->store->memory, 0, bytes);
-	host = malloc(bytes);
-	if (!host)
-		return fail(ENOMEM, "no memory for the %" PRIu64 " bytes on their way from '%s' to '%s'", bytes,
-			    from->desc.key, to->desc.key);
-	ret = from->ops.download(from, host, &src->store->memory, 0, bytes);
-	if (!ret)
-		ret = to->ops.upload(to, &dst->store->memory, 0, host, bytes);
-	free(host);
-	return ret;
-}
-
 static int copy_along(enum pinion_path path, const struct pinion_array *src, struct pinion_array *dst)
 {
 	struct backend_copy copy = { .from = src->dev->backend,
 				     .to = dst->dev->backend,
-				     .src = &src->store->memory,
-				     .dst = &dst->store->memory,
+				     .src = src->storage,
+				     .dst = dst->storage,
 				     .bytes = src->whole.bytes,
 				     .path = path };
 
 	if (!copy.bytes)
 		return 0;
-	return path == PINION_PATH_STAGED ? copy_staged(src, dst) : copy.from->ops.copy_to(&copy);
+	return path == PINION_PATH_STAGED ? array_storage_copy(copy.src, dst->storage) : copy.from->ops.copy_to(&copy);
 }
 
 /* Between devices that share the copy is the source's, which has the kernel for it. */

@@ -136,9 +136,15 @@ void storage_init(struct pinion_storage *st, const struct storage_ops *ops, enum
 
 /* ---- the interface ----------------------------------------------------------------------------------------------- */
 
+struct pinion_storage *storage_ref(struct pinion_storage *st)
+{
+	__atomic_add_fetch(&st->sharers, 1, __ATOMIC_RELAXED);
+	return st;
+}
+
 PINION_API void pinion_storage_free(struct pinion_storage *st)
 {
-	if (!st)
+	if (!st || __atomic_fetch_sub(&st->sharers, 1, __ATOMIC_ACQ_REL))
 		return;
 	storage_leave(st);
 	st->ops->close(st);
@@ -211,6 +217,8 @@ PINION_API int pinion_storage_info(const struct pinion_storage *st, struct pinio
 	}
 	own.unlinked = st->ops->unlinked && st->ops->unlinked(st);
 	own.hold = hold_of(st, &own.hold_why);
+	own.location = (struct pinion_location){ PINION_BACKEND_CPU, 0 };
+	own.device = st->ops->device ? st->ops->device(st, &own.location) : NULL;
 	return opts_out(info, &own, sizeof(own), "pinion_storage_info");
 }
 
@@ -252,12 +260,16 @@ PINION_API int pinion_storage_view(const struct pinion_storage *st, uint32_t rig
 		return fail(EINVAL, "a view is PINION_READ or PINION_READ | PINION_WRITE, not 0x%" PRIx32, rights);
 	if (rights & ~st->rights)
 		return fail(EPERM, "the storage is read-only: %s", st->ops->name);
+	if (st->ops->download)
+		return fail(EOPNOTSUPP, "the host cannot follow the addresses of a device's memory: copy it down first");
 	return pinion_view_init(view, st->data, st->layout.bytes, st->layout.dtype, st->layout.rank, st->layout.shape,
 				NULL, 0);
 }
 
 static int copy_elements(const struct pinion_storage *st, void *dst)
 {
+	if (st->ops->download)
+		return st->ops->download(st, dst);
 	if (st->header)
 		return pinion_storage_load(st, 0, dst, st->layout.bytes, pinion_deadline_in(STORAGE_PATIENCE_NS));
 	if (st->layout.bytes)
@@ -270,14 +282,16 @@ PINION_API int pinion_storage_into_owned(struct pinion_storage *st, struct pinio
 	struct storage_layout layout;
 	struct pinion_storage *own;
 	struct pinion_view view;
-	int ret;
+	int ret = 0;
 
 	assert(st);
 	if (st->kind == PINION_STORAGE_OWNED) {
 		*out = st;
 		return 0;
 	}
-	ret = pinion_storage_view(st, PINION_READ, &view);
+	/* What a device has is no view here, but has been one there. */
+	if (!st->ops->download)
+		ret = pinion_storage_view(st, PINION_READ, &view);
 	if (ret)
 		return ret;
 	layout = st->layout;

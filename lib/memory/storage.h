@@ -39,6 +39,10 @@ struct storage_ops {
 	struct pinion_buffer *(*buffer)(const struct pinion_storage *st, uint64_t *offset);
 	/* Whether the path leads elsewhere by now; may be NULL. */
 	bool (*unlinked)(const struct pinion_storage *st);
+	/* The key of the device whose memory it is, and where that is; NULL: the host's, and no device's. */
+	const char *(*device)(const struct pinion_storage *st, struct pinion_location *location);
+	/* Copies all bytes to @dst, which has room for them; NULL: the host follows the address itself. */
+	int (*download)(const struct pinion_storage *st, void *dst);
 };
 
 /* This object's part in writing. */
@@ -55,8 +59,10 @@ struct pinion_storage {
 	enum pinion_storage_kind kind;
 	uint32_t rights;
 	struct storage_layout layout;
-	char *data;		       /* the first element; NULL when there is none */
+	char *data;		       /* the first element, where its device has it; NULL when there is none */
+	void *handle;		       /* of a device's: what its backend keeps there */
 	struct storage_header *header; /* NULL: none */
+	uint32_t sharers;	       /* who has it besides the first; the last one's free closes it */
 	struct storage_writer writer;
 };
 
@@ -79,6 +85,9 @@ int storage_window(struct storage_layout *layout, enum pinion_dtype dtype, uint6
 /* Fills the common part. @base is where the layout begins. */
 void storage_init(struct pinion_storage *st, const struct storage_ops *ops, enum pinion_storage_kind kind,
 		  const struct storage_layout *layout, uint32_t rights, void *base);
+
+/* One more who has it, and gives it back with pinion_storage_free(). Any thread. */
+struct pinion_storage *storage_ref(struct pinion_storage *st);
 
 /* storage_owned.c: an owned storage of that layout, its elements not yet set. */
 int storage_owned_new(const struct storage_layout *layout, struct pinion_storage **out);

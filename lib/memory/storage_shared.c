@@ -32,16 +32,17 @@ static void shared_close(struct pinion_storage *st)
 	free(sh);
 }
 
-static void shared_where(const struct pinion_storage *st, char text[STORAGE_WHERE_TEXT])
-{
-	snprintf(text, STORAGE_WHERE_TEXT, ", at %s", ((const struct shared *)st)->path);
-}
-
 static bool shared_unlinked(const struct pinion_storage *st)
 {
 	struct stat file;
 
 	return !fstat(((const struct shared *)st)->fd, &file) && !file.st_nlink;
+}
+
+static void shared_where(const struct pinion_storage *st, char text[STORAGE_WHERE_TEXT])
+{
+	snprintf(text, STORAGE_WHERE_TEXT, ", at %s%s", ((const struct shared *)st)->path,
+		 shared_unlinked(st) ? ", unlinked" : "");
 }
 
 static const struct storage_ops shared_ops = {

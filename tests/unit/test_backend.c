@@ -6,6 +6,8 @@
 #include <math.h>
 #include <pinion/array.h>
 #include <pinion/pinion.h>
+#include <pinion/select.h>
+#include <pinion/storage.h>
 #include <pinion/type.h>
 #include <stdbool.h>
 
@@ -20,9 +22,9 @@
 
 static uint64_t card_used;
 
-static void *card_address(void *host)
+static char *card_address(void *host)
 {
-	return (void *)((uintptr_t)host + CARD_SHIFT);
+	return (char *)((uintptr_t)host + CARD_SHIFT);
 }
 
 static char *card_host(const void *address)
@@ -42,7 +44,7 @@ static bool card_take(uint64_t bytes)
 	return true;
 }
 
-static int card_alloc(const struct backend_device *dev, uint64_t bytes, bool zero, struct backend_memory *out)
+static int card_alloc(const struct backend_device *dev, uint64_t bytes, bool zero, struct pinion_storage *out)
 {
 	bool taken = card_take(bytes);
 
@@ -55,19 +57,18 @@ static int card_alloc(const struct backend_device *dev, uint64_t bytes, bool zer
 			    dev->desc.key);
 	if (zero)
 		memset(out->handle, 0, bytes);
-	out->address = card_address(out->handle);
-	out->bytes = bytes;
+	out->data = card_address(out->handle);
 	return 0;
 }
 
-static void card_free(const struct backend_device *dev, struct backend_memory *memory)
+static void card_free(const struct backend_device *dev, struct pinion_storage *storage)
 {
 	(void)dev;
-	__atomic_sub_fetch(&card_used, memory->bytes, __ATOMIC_RELAXED);
-	free(memory->handle);
+	__atomic_sub_fetch(&card_used, storage->layout.bytes, __ATOMIC_RELAXED);
+	free(storage->handle);
 }
 
-static int card_upload(const struct backend_device *dev, struct backend_memory *dst, uint64_t off, const void *src,
+static int card_upload(const struct backend_device *dev, struct pinion_storage *dst, uint64_t off, const void *src,
 		       uint64_t bytes)
 {
 	(void)dev;
@@ -75,7 +76,7 @@ static int card_upload(const struct backend_device *dev, struct backend_memory *
 	return 0;
 }
 
-static int card_download(const struct backend_device *dev, void *dst, const struct backend_memory *src, uint64_t off,
+static int card_download(const struct backend_device *dev, void *dst, const struct pinion_storage *src, uint64_t off,
 			 uint64_t bytes)
 {
 	(void)dev;
@@ -97,7 +98,7 @@ static int card_copy_to(const struct backend_copy *copy)
 {
 	if (copy->to->desc.caps.substrate != PINION_SUBSTRATE_HOST)
 		return fail(EOPNOTSUPP, "the card's copy engine reaches the host alone");
-	memcpy(copy->dst->address, copy->src->handle, copy->bytes);
+	memcpy(copy->dst->data, copy->src->handle, copy->bytes);
 	return 0;
 }
 
@@ -304,6 +305,85 @@ static int far_enumerate(struct backend_list *list)
 	return backend_found(list, &far);
 }
 
+/* The card with less: it multiplies, and can neither copy nor fill; and no array of it has a fourth axis. */
+static const struct backend_ops plain_ops = {
+	.alloc = card_alloc,
+	.download = card_download,
+	.free = card_free,
+	.upload = card_upload,
+};
+
+static const struct backend_kernel plain_kernels[] = { { PINION_OP_MATMUL, PINION_DTYPE_F32, card_matmul } };
+
+static int plain_enumerate(struct backend_list *list)
+{
+	const struct backend_desc plain = {
+		.key = "plain",
+		.caps = { .backend = PINION_BACKEND_VULKAN,
+			  .location = { PINION_BACKEND_VULKAN, 1 },
+			  .substrate = PINION_SUBSTRATE_VULKAN,
+			  .alignment = 1,
+			  .granularity_bits = 8,
+			  .rank_max = 3,
+			  .extent_max = 100,
+			  .flops_per_ns = 30,
+			  .bytes_per_ns = 40 },
+		.kernels = plain_kernels,
+		.kernel_count = 1,
+	};
+
+	return backend_found(list, &plain);
+}
+
+/* On the host's memory, with one kernel and nothing else but memory. */
+static int lean_alloc(const struct backend_device *dev, uint64_t bytes, bool zero, struct pinion_storage *out)
+{
+	out->data = bytes <= CARD_BYTES ? calloc(1, bytes + 1) : NULL;
+	(void)zero;
+	return out->data ? 0 : fail(ENOMEM, "'%s' has no room", dev->desc.key);
+}
+
+static void lean_free(const struct backend_device *dev, struct pinion_storage *storage)
+{
+	(void)dev;
+	free(storage->data);
+}
+
+static const struct backend_ops lean_ops = { .alloc = lean_alloc, .free = lean_free };
+
+/* Of a view of one axis. */
+static int lean_neg(const struct backend_call *call)
+{
+	const struct pinion_view *src = &call->src[0];
+	float *to = call->dst.data;
+
+	for (uint64_t i = 0; i < call->dst.shape[0]; i++)
+		to[i] = -((float *)src->data)[(int64_t)src->offset + (int64_t)i * src->stride[0]];
+	return 0;
+}
+
+static const struct backend_kernel lean_kernels[] = { { PINION_OP_NEG, PINION_DTYPE_F32, lean_neg } };
+
+static int lean_enumerate(struct backend_list *list)
+{
+	const struct backend_desc lean = {
+		.key = "lean",
+		.caps = { .backend = PINION_BACKEND_CPU,
+			  .location = { PINION_BACKEND_CPU, 0 },
+			  .substrate = PINION_SUBSTRATE_HOST,
+			  .alignment = 8,
+			  .granularity_bits = 8,
+			  .rank_max = 3,
+			  .extent_max = 64,
+			  .flops_per_ns = 1,
+			  .bytes_per_ns = 4 },
+		.kernels = lean_kernels,
+		.kernel_count = 1,
+	};
+
+	return backend_found(list, &lean);
+}
+
 static int absent_enumerate(struct backend_list *list)
 {
 	(void)list;
@@ -334,6 +414,8 @@ static int liar_enumerate(struct backend_list *list)
 
 static const struct pinion_backend backend_bare = { "bare", BACKEND_ABI, bare_enumerate, &bare_ops };
 static const struct pinion_backend backend_far = { "far", BACKEND_ABI, far_enumerate, &far_ops };
+static const struct pinion_backend backend_plain = { "plain", BACKEND_ABI, plain_enumerate, &plain_ops };
+static const struct pinion_backend backend_lean = { "lean", BACKEND_ABI, lean_enumerate, &lean_ops };
 static const struct pinion_backend backend_absent = { "absent", BACKEND_ABI, absent_enumerate, &bare_ops };
 static const struct pinion_backend backend_old = { "old", BACKEND_ABI + 1, bare_enumerate, &bare_ops };
 static const struct pinion_backend backend_liar = { "liar", BACKEND_ABI, liar_enumerate, &bare_ops };
@@ -342,8 +424,8 @@ extern const struct pinion_backend backend_cpu, backend_hostio, backend_referenc
 
 /* In place of the library's table, which is not linked because this one comes first. */
 const struct pinion_backend *const backend_table[] = {
-	&backend_cpu, &backend_hostio, &backend_reference, &backend_card, &backend_bare,
-	&backend_far, &backend_absent, &backend_old,	   &backend_liar, NULL,
+	&backend_cpu, &backend_hostio, &backend_reference, &backend_card, &backend_bare, &backend_far,
+	&backend_plain, &backend_lean, &backend_absent, &backend_old, &backend_liar, NULL,
 };
 
 static struct pinion_context *ctx;
@@ -404,7 +486,7 @@ START_TEST(what_the_example_leaves_out_is_refused)
 {
 	const struct backend_device *dev = registry_find("card");
 	struct backend_quant q = { .type = PINION_TYPE_Q4_0, .elements = 32 };
-	struct backend_memory out = { .bytes = 77 };
+	struct pinion_storage out = { .handle = &out };
 	struct backend_moe moe = { .weights = &q };
 	uint64_t address = 77, left, limit;
 
@@ -415,7 +497,7 @@ START_TEST(what_the_example_leaves_out_is_refused)
 	ck_assert_ptr_nonnull(strstr(pinion_error(), "device_ptr not supported on this backend"));
 	ck_assert_int_eq(dev->ops.indexed_moe_forward(dev, &moe), -EOPNOTSUPP);
 	ck_assert_ptr_nonnull(strstr(pinion_error(), "indexed_moe_forward not supported on this backend"));
-	ck_assert_uint_eq(out.bytes, 77);
+	ck_assert_ptr_eq(out.handle, &out);
 	ck_assert_uint_eq(address, 77);
 	ck_assert_int_eq(pinion_device_pinned(find("card"), &left, &limit), -ENODATA);
 	pinion_close(ctx);
@@ -460,7 +542,7 @@ START_TEST(a_backend_without_ops_refuses_everything_and_knows_nothing)
 	const struct backend_device *dev = registry_find("bare");
 	struct pinion_view view = { .rank = 0 };
 	struct pinion_scalar value = { 0 };
-	struct backend_memory memory = { 0 };
+	struct pinion_storage storage = { 0 };
 	struct backend_copy copy = { .from = dev, .to = dev };
 	struct pinion_array *array = (void *)1;
 	uint64_t bytes;
@@ -468,11 +550,11 @@ START_TEST(a_backend_without_ops_refuses_everything_and_knows_nothing)
 	ck_assert_int_eq(pinion_array_zeros(find("bare"), PINION_DTYPE_U8, 0, NULL, &array), -EOPNOTSUPP);
 	ck_assert_int_eq(pinion_array_upload(find("bare"), &view, &array), -EINVAL);
 	ck_assert_ptr_eq(array, (void *)1);
-	ck_assert_int_eq(dev->ops.upload(dev, &memory, 0, NULL, 0), -EOPNOTSUPP);
-	ck_assert_int_eq(dev->ops.download(dev, NULL, &memory, 0, 0), -EOPNOTSUPP);
+	ck_assert_int_eq(dev->ops.upload(dev, &storage, 0, NULL, 0), -EOPNOTSUPP);
+	ck_assert_int_eq(dev->ops.download(dev, NULL, &storage, 0, 0), -EOPNOTSUPP);
 	ck_assert_int_eq(dev->ops.fill(dev, &view, &value), -EOPNOTSUPP);
 	ck_assert_int_eq(dev->ops.copy_to(&copy), -EOPNOTSUPP);
-	dev->ops.free(dev, &memory);
+	dev->ops.free(dev, &storage);
 	ck_assert_int_eq(pinion_device_available(find("bare"), &bytes), -ENODATA);
 	ck_assert_int_eq(pinion_device_total(find("bare"), &bytes), -ENODATA);
 	ck_assert_int_eq(pinion_device_would_fit(find("bare"), UINT64_MAX), PINION_FIT_UNKNOWN);
@@ -500,6 +582,204 @@ START_TEST(quantized_formats_are_read_from_their_table)
 			ck_assert_int_eq(pinion_device_supports_type(far, op, type),
 					 op == PINION_OP_QMATMUL &&
 						 (type == PINION_TYPE_Q4_0 || type == PINION_TYPE_F32));
+	pinion_close(ctx);
+}
+END_TEST
+
+/* ---- an array's memory
+ * -------------------------------------------------------------------------------------------------------------------
+ */
+
+static const char *described(const struct pinion_storage *st)
+{
+	static char text[512];
+
+	pinion_storage_describe(st, text, sizeof(text));
+	return text;
+}
+
+/* Off the host: what is known of it is as of any storage, and its elements come by a copy. */
+START_TEST(an_arrays_memory_is_a_storage_of_its_device)
+{
+	struct pinion_storage_info info = { .size = sizeof(info) };
+	float data[6] = { 1, 2, 3, 4, 5, 6 };
+	struct pinion_storage *st, *own = (void *)1;
+	struct pinion_buffer *buf;
+	struct pinion_view view;
+	struct pinion_array *a;
+	uint64_t offset;
+	char cut[8];
+
+	ck_ok(pinion_view_init(&view, data, sizeof(data), PINION_DTYPE_F32, 2, (uint64_t[]){ 2, 3 }, NULL, 0));
+	ck_ok(pinion_array_upload(find("card"), &view, &a));
+	st = pinion_array_storage(a);
+	ck_assert_int_eq(pinion_storage_kind(st), PINION_STORAGE_DEVICE);
+	ck_assert_int_eq(pinion_storage_dtype(st), PINION_DTYPE_F32);
+	ck_assert_uint_eq(pinion_storage_elements(st), 6);
+	ck_assert_uint_eq(pinion_storage_len_bytes(st), 24);
+	ck_ok(pinion_storage_info(st, &info));
+	ck_assert_str_eq(info.device, "card");
+	ck_assert(pinion_location_equal(info.location, (struct pinion_location){ PINION_BACKEND_VULKAN, 0 }));
+	ck_assert_uint_eq(info.rank, 2);
+	ck_assert_uint_eq(info.shape[1], 3);
+	ck_assert_str_eq(described(st), "device f32[2,3] 24 bytes, read and write, of 'card' at vulkan 0");
+	ck_assert_int_eq(pinion_storage_view(st, PINION_READ, &view), -EOPNOTSUPP);
+	ck_assert_ptr_eq(view.data, data);
+	ck_assert_int_eq(pinion_storage_buffer(st, &buf, &offset), -EOPNOTSUPP);
+	ck_assert_int_eq(pinion_storage_write_begin(st, 0, NULL), -EOPNOTSUPP);
+	ck_assert_int_eq(pinion_storage_describe(st, cut, sizeof(cut)), (int)strlen(described(st)));
+	ck_assert_str_eq(cut, "device ");
+	pinion_array_free(a);
+	ck_assert_uint_eq(card_used, 24);
+	ck_ok(pinion_storage_into_owned(st, &own));
+	ck_assert_uint_eq(card_used, 0);
+	ck_assert_int_eq(pinion_storage_kind(own), PINION_STORAGE_OWNED);
+	ck_ok(pinion_storage_view(own, PINION_READ, &view));
+	ck_assert_uint_eq(view.rank, 2);
+	ck_assert_mem_eq(view.data, data, sizeof(data));
+	pinion_storage_free(own);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* On the host: the view is that of the array, also of one that another device made. */
+START_TEST(the_host_sees_the_storage_of_its_own_devices)
+{
+	struct pinion_storage_info info = { .size = sizeof(info) };
+	struct pinion_array *a, *shared;
+	struct pinion_storage *st;
+	struct pinion_view view;
+
+	ck_ok(pinion_array_zeros(find("cpu"), PINION_DTYPE_I32, 0, NULL, &a));
+	ck_ok(pinion_array_share(a, find("hostio"), &shared));
+	pinion_array_free(a);
+	st = pinion_array_storage(shared);
+	ck_ok(pinion_storage_view(st, PINION_READ | PINION_WRITE, &view));
+	ck_assert_ptr_eq(view.data, pinion_array_view(shared)->data);
+	ck_ok(pinion_storage_info(st, &info));
+	ck_assert_str_eq(info.device, "cpu");
+	ck_assert_str_eq(described(st), "device i32[1] 4 bytes, read and write, of 'cpu' at cpu 0");
+	*pinion_view_i32(&view) = 7;
+	pinion_array_free(shared);
+	ck_ok(pinion_storage_into_owned(st, &st));
+	ck_ok(pinion_storage_view(st, PINION_READ, &view));
+	ck_assert_int_eq(*pinion_view_i32(&view), 7);
+	pinion_storage_free(st);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* ---- without a kernel for it
+ * -------------------------------------------------------------------------------------------------------------------
+ */
+
+/* Into a part of each row, over its own source: what is between stays. */
+START_TEST(a_result_goes_anywhere_without_the_op_copy)
+{
+	float data[2][8] = { { 1, 2, 3, 4, 5, 6, 7, 8 }, { 9, 10, 11, 12, 13, 14, 15, 16 } }, back[2][8];
+	static const float want[2][8] = { { 7, 10, 3, 4, 5, 6, 7, 8 }, { 39, 58, 11, 12, 13, 14, 15, 16 } };
+	struct pinion_device *plain = find("plain");
+	struct pinion_view view, place, left;
+	struct pinion_operand dst, src[2];
+	struct pinion_array *a, *b, *out = (void *)1;
+
+	ck_assert(pinion_device_supports(plain, PINION_OP_MATMUL, PINION_DTYPE_F32));
+	ck_assert(!pinion_device_supports(plain, PINION_OP_COPY, PINION_DTYPE_F32));
+	ck_ok(pinion_view_init(&view, data, sizeof(data), PINION_DTYPE_F32, 2, (uint64_t[]){ 2, 8 }, NULL, 0));
+	ck_ok(pinion_array_upload(plain, &view, &a));
+	ck_ok(pinion_view_narrow(&view, 1, 0, 2, &left));
+	left.data = (float[]){ 1, 2, 3, 4 };
+	left.stride[0] = 2;
+	left.bytes = 16;
+	ck_ok(pinion_array_upload(plain, &left, &b));
+	ck_ok(pinion_view_narrow(pinion_array_view(a), 1, 0, 2, &place));
+	dst = (struct pinion_operand){ a, &place };
+	src[0] = (struct pinion_operand){ a, &place };
+	src[1] = (struct pinion_operand){ b, NULL };
+	ck_ok(pinion_array_run(PINION_OP_MATMUL, &dst, src, 2, NULL, 0));
+	view.data = back;
+	ck_ok(pinion_array_download(a, NULL, &view));
+	ck_assert_mem_eq(back, want, sizeof(want));
+	ck_assert_int_eq(pinion_array_clone(a, NULL, &out), -EOPNOTSUPP);
+	ck_assert_ptr_eq(out, (void *)1);
+	pinion_array_free(a);
+	pinion_array_free(b);
+	ck_assert_uint_eq(card_used, 0);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* The same on the host, for any op: over its own source, backwards, into every other element. */
+START_TEST(any_op_goes_anywhere_on_the_host)
+{
+	float data[6] = { 1, 2, 3, 4, 5, 6 }, back[6];
+	static const float want[6] = { 1, -5, 3, -3, 5, -1 };
+	struct pinion_view view, odd, even;
+	struct pinion_operand dst, src;
+	struct pinion_array *a;
+
+	ck_ok(pinion_view_init(&view, data, sizeof(data), PINION_DTYPE_F32, 1, (uint64_t[]){ 6 }, NULL, 0));
+	ck_ok(pinion_array_upload(find("lean"), &view, &a));
+	odd = even = *pinion_array_view(a);
+	odd.shape[0] = even.shape[0] = 3;
+	odd.stride[0] = 2;
+	odd.offset = 1;
+	even.stride[0] = -2;
+	even.offset = 4;
+	dst = (struct pinion_operand){ a, &odd };
+	src = (struct pinion_operand){ a, &even };
+	ck_ok(pinion_array_run(PINION_OP_NEG, &dst, &src, 1, NULL, 0));
+	view.data = back;
+	ck_ok(pinion_array_download(a, NULL, &view));
+	ck_assert_mem_eq(back, want, sizeof(want));
+	pinion_array_free(a);
+	pinion_close(ctx);
+}
+END_TEST
+
+static void not_to_free(void *arg, void *data)
+{
+	(void)arg;
+	(void)data;
+}
+
+static int add_up(const struct pinion_kernel_call *call)
+{
+	struct pinion_view x, y, sum;
+	int ret = pinion_storage_view(call->in[0], PINION_READ, &x);
+
+	if (!ret)
+		ret = pinion_storage_view(call->in[1], PINION_READ, &y);
+	if (!ret)
+		ret = pinion_storage_view(call->out[0], PINION_READ | PINION_WRITE, &sum);
+	for (uint64_t i = 0; !ret && i < pinion_view_elements(&sum); i++)
+		((float *)sum.data)[i] = ((float *)x.data)[i] + ((float *)y.data)[i];
+	return ret;
+}
+
+/* What candidates work on is what arrays are in, and what any other storage is. */
+START_TEST(a_candidates_kernel_takes_storages_of_arrays_and_others)
+{
+	float data[3] = { 1, 2, 3 };
+	static const float want[3] = { 2, 4, 6 };
+	struct pinion_candidate candidate = { .kernel = add_up };
+	struct pinion_storage *in[2], *out;
+	struct pinion_kernel_call call = { .in = in, .ins = 2, .out = &out, .outs = 1 };
+	struct pinion_view view;
+	struct pinion_array *a;
+
+	ck_ok(pinion_view_init(&view, data, sizeof(data), PINION_DTYPE_F32, 1, (uint64_t[]){ 3 }, NULL, 0));
+	ck_ok(pinion_array_upload(find("cpu"), &view, &a));
+	in[0] = pinion_array_storage(a);
+	ck_ok(pinion_storage_adopt(data, PINION_DTYPE_F32, 3, not_to_free, NULL, &in[1]));
+	out = pinion_array_storage(a);
+	ck_ok(candidate.kernel(&call));
+	ck_ok(pinion_array_download(a, NULL, &view));
+	ck_assert_mem_eq(data, want, sizeof(want));
+	pinion_storage_free(in[0]);
+	pinion_storage_free(in[1]);
+	pinion_storage_free(out);
+	pinion_array_free(a);
 	pinion_close(ctx);
 }
 END_TEST
@@ -583,6 +863,54 @@ START_TEST(what_is_not_advertised_is_staged)
 }
 END_TEST
 
+static struct pinion_transfer staged(const char *from, const char *to)
+{
+	struct pinion_transfer t;
+
+	ck_ok(pinion_device_path_staged(find(from), find(to), &t));
+	ck_assert_int_eq(t.path, PINION_PATH_STAGED);
+	return t;
+}
+
+/* Where no backend measured it the library does, on the first question, and keeps it; what cannot be is fallback. */
+START_TEST(staging_is_measured_where_it_can_be)
+{
+	static const char *const pairs[][2] = { { "cpu", "plain" }, { "plain", "cpu" }, { "plain", "card" } };
+
+	find("cpu");
+	fail(EINVAL, "what was there before");
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
+		struct pinion_transfer t = path(pairs[i][0], pairs[i][1]), again = staged(pairs[i][0], pairs[i][1]);
+
+		ck_assert_int_eq(t.path, PINION_PATH_STAGED);
+		ck_assert(t.measured && isfinite(t.bytes_per_ns) && t.bytes_per_ns > 0);
+		ck_assert_uint_gt(t.latency_ns, 0);
+		ck_assert(again.bytes_per_ns == t.bytes_per_ns && again.latency_ns == t.latency_ns);
+		ck_assert(pinion_location_equal(t.to, pinion_device_caps(find(pairs[i][1]))->location));
+	}
+	ck_assert_int_eq(path("cpu", "lean").path, PINION_PATH_SAME);
+	ck_assert(staged("cpu", "lean").measured && staged("lean", "lean").measured);
+	for (int again = 0; again < 2; again++) {
+		struct pinion_transfer t = path("plain", "bare");
+
+		ck_assert(!t.measured && t.bytes_per_ns == 4 && t.latency_ns == 60000);
+	}
+	ck_assert_str_eq(pinion_error(), "what was there before");
+	ck_assert_uint_eq(card_used, 0);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* A backend's own figures are not measured again. */
+START_TEST(figures_of_a_backend_are_not_measured_anew)
+{
+	ck_assert(staged("cpu", "card").bytes_per_ns == 10);
+	ck_assert(staged("card", "cpu").bytes_per_ns == 10);
+	ck_assert_double_eq_tol(staged("far", "card").bytes_per_ns, 5, 1e-12);
+	pinion_close(ctx);
+}
+END_TEST
+
 START_TEST(copies_go_where_the_path_leads)
 {
 	static const char *const keys[] = { "cpu", "hostio", "reference", "card", "far" };
@@ -661,13 +989,13 @@ END_TEST
 
 START_TEST(devices_are_listed_in_the_order_of_the_table)
 {
-	static const char *const keys[] = { "cpu", "hostio", "reference", "card", "bare", "far" };
+	static const char *const keys[] = { "cpu", "hostio", "reference", "card", "bare", "far", "plain", "lean" };
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
 		ck_assert_str_eq(registry_at(i)->desc.key, keys[i]);
 		ck_assert_ptr_eq(registry_at(i), registry_find(keys[i]));
 	}
-	ck_assert_ptr_null(registry_at(6));
+	ck_assert_ptr_null(registry_at(8));
 	ck_assert_ptr_null(registry_find("liar"));
 }
 END_TEST
@@ -691,6 +1019,7 @@ static const struct backend_kernel twice[] = { { PINION_OP_COPY, PINION_DTYPE_U8
 static const struct backend_kernel packed[] = { { PINION_OP_COPY, PINION_DTYPE_F4, card_copy } };
 static const struct backend_kernel hollow[] = { { PINION_OP_COPY, PINION_DTYPE_U8, NULL } };
 static const struct backend_quant_kernel no_op[] = { { 0, PINION_TYPE_Q4_0, card_copy } };
+static const struct backend_kernel placeless[] = { { PINION_OP_MATMUL, PINION_DTYPE_F32, card_matmul } };
 static const struct pinion_transfer peer[] = { { .to = { PINION_BACKEND_CPU, 0 }, .path = PINION_PATH_PEER } };
 static const struct pinion_transfer same[] = { { .to = { PINION_BACKEND_CPU, 0 }, .path = PINION_PATH_SAME } };
 static const struct pinion_transfer nowhere[] = { { .path = PINION_PATH_STAGED } };
@@ -715,6 +1044,7 @@ SPOIL(nan, d->caps.bytes_per_ns = NAN)
 SPOIL(twice, (d->kernels = twice, d->kernel_count = 2))
 SPOIL(packed, d->kernels = packed)
 SPOIL(hollow, d->kernels = hollow)
+SPOIL(placeless, d->kernels = placeless)
 SPOIL(no_op, (d->quant_kernels = no_op, d->quant_kernel_count = 1))
 SPOIL(peer, (d->caps.transfers = peer, d->caps.transfer_count = 1))
 SPOIL(same, (d->caps.transfers = same, d->caps.transfer_count = 1))
@@ -727,6 +1057,7 @@ static void (*const spoils[])(struct backend_desc *d) = {
 	spoil_alignment, spoil_no_alignment, spoil_rank,    spoil_extent,   spoil_granularity, spoil_rate,
 	spoil_infinite,	 spoil_nan,	     spoil_twice,   spoil_packed,   spoil_hollow,      spoil_no_op,
 	spoil_peer,	 spoil_same,	     spoil_nowhere, spoil_standing, spoil_too_many,
+	spoil_placeless,
 };
 
 /* And the sentence names it; nothing else is lost by it. */
@@ -736,7 +1067,7 @@ START_TEST(a_description_that_cannot_be_true_is_refused)
 	ck_assert_ptr_nonnull(registry_find("cpu"));
 	ck_assert_int_eq(refused, -EINVAL);
 	ck_assert_ptr_nonnull(strstr(refused_why, "backend 'liar'"));
-	ck_assert_ptr_null(registry_at(6));
+	ck_assert_ptr_null(registry_at(8));
 	ck_assert_int_eq(registry_why_not("liar"), -EINVAL);
 }
 END_TEST
@@ -747,17 +1078,24 @@ static Suite *backend_suite(void)
 	TCase *c = tcase_create("backend");
 
 	/* The example is held to what every backend is. */
-	setenv("PINION_CONFORM_DEVICES", "card,cpu", 0);
+	setenv("PINION_CONFORM_DEVICES", "card,cpu,plain,far,lean", 0);
 	tcase_add_test(c, the_guides_code_is_this_code);
 	tcase_add_test(c, what_the_example_leaves_out_is_refused);
 	tcase_add_test(c, the_examples_signals_are_its_own);
 	tcase_add_test(c, a_backend_without_ops_refuses_everything_and_knows_nothing);
 	tcase_add_test(c, a_predictor_of_ones_own_is_asked);
 	tcase_add_test(c, quantized_formats_are_read_from_their_table);
+	tcase_add_test(c, an_arrays_memory_is_a_storage_of_its_device);
+	tcase_add_test(c, the_host_sees_the_storage_of_its_own_devices);
+	tcase_add_test(c, a_result_goes_anywhere_without_the_op_copy);
+	tcase_add_test(c, any_op_goes_anywhere_on_the_host);
+	tcase_add_test(c, a_candidates_kernel_takes_storages_of_arrays_and_others);
 	tcase_add_test(c, shapes_over_the_limits_are_refused);
 	tcase_add_test(c, the_cheapest_advertised_path_is_taken);
 	tcase_add_test(c, figures_that_were_not_measured_are_the_fallback_ones);
 	tcase_add_test(c, what_is_not_advertised_is_staged);
+	tcase_add_test(c, staging_is_measured_where_it_can_be);
+	tcase_add_test(c, figures_of_a_backend_are_not_measured_anew);
 	tcase_add_test(c, copies_go_where_the_path_leads);
 	tcase_add_test(c, devices_share_by_substrate_and_location);
 	tcase_add_test(c, operands_of_another_device_are_refused);

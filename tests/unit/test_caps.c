@@ -195,6 +195,35 @@ START_TEST(metal_is_reserved_and_says_so)
 }
 END_TEST
 
+/* Between devices that share nothing has to move, and what a copy would cost is measured all the same: once. */
+START_TEST(staging_between_the_hosts_devices_is_measured)
+{
+	struct pinion_context *ctx;
+	struct pinion_device *cpu, *hostio, *nobody;
+	struct pinion_transfer t, again;
+
+	ck_ok(pinion_open(NULL, &ctx));
+	ck_ok(pinion_device_find(ctx, "cpu", &cpu));
+	ck_ok(pinion_device_find(ctx, "hostio", &hostio));
+	ck_ok(pinion_device_add(ctx, "some-service", NULL, &nobody));
+	ck_ok(pinion_device_path(cpu, hostio, &t));
+	ck_assert_int_eq(t.path, PINION_PATH_SAME);
+	ck_assert(!t.measured && isinf(t.bytes_per_ns) && t.latency_ns == 0);
+	ck_ok(pinion_device_path_staged(cpu, hostio, &t));
+	ck_assert_int_eq(t.path, PINION_PATH_STAGED);
+	ck_assert(t.measured);
+	ck_assert(isfinite(t.bytes_per_ns) && t.bytes_per_ns > 0);
+	ck_assert_uint_gt(t.latency_ns, 0);
+	ck_assert(pinion_location_equal(t.to, pinion_device_caps(hostio)->location));
+	ck_ok(pinion_device_path_staged(cpu, hostio, &again));
+	ck_assert(again.bytes_per_ns == t.bytes_per_ns && again.latency_ns == t.latency_ns);
+	ck_assert_int_eq(pinion_device_path_staged(cpu, nobody, &again), -ENODATA);
+	ck_assert_int_eq(pinion_device_path_staged(nobody, cpu, &again), -ENODATA);
+	ck_assert(again.measured && again.latency_ns == t.latency_ns);
+	pinion_close(ctx);
+}
+END_TEST
+
 /* What a backend says of its device is not for a caller to change. */
 START_TEST(the_values_of_a_built_in_device_win)
 {
@@ -228,6 +257,7 @@ static Suite *caps_suite(void)
 	tcase_add_test(c, no_quantized_format_is_claimed);
 	tcase_add_test(c, nothing_is_known_of_a_device_added_by_its_key);
 	tcase_add_test(c, metal_is_reserved_and_says_so);
+	tcase_add_test(c, staging_between_the_hosts_devices_is_measured);
 	tcase_add_test(c, the_values_of_a_built_in_device_win);
 	suite_add_tcase(s, c);
 	return s;

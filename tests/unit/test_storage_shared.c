@@ -360,6 +360,9 @@ START_TEST(the_shape_is_the_views)
 	ck_ok(pinion_storage_open(in_tmp("a"), PINION_DTYPE_F32, 6, &reader, &st));
 	ck_assert_uint_eq(info_of(st).rank, 1);
 	ck_assert_msg(!strncmp(described(st), "shared f32[6] 24 bytes, read-only, at /", 39), "%s", described(st));
+	ck_assert_ptr_null(strstr(described(st), "unlinked"));
+	ck_assert_int_eq(unlink(in_tmp("a")), 0);
+	ck_assert_ptr_nonnull(strstr(described(st), ", unlinked"));
 	pinion_storage_free(st);
 }
 END_TEST

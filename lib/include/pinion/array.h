@@ -16,6 +16,7 @@ extern "C" {
 
 struct pinion_array;
 struct pinion_device;
+struct pinion_storage;
 
 /*
  * Layouts are views made from pinion_array_view() with the calls of view.h, which touch no element: narrowed,
@@ -54,6 +55,13 @@ const struct pinion_view *pinion_array_view(const struct pinion_array *array);
 
 /* Borrowed. */
 struct pinion_device *pinion_array_device(const struct pinion_array *array);
+
+/*
+ * The memory of the array, of kind PINION_STORAGE_DEVICE: what kernels of candidates take, and how it is measured,
+ * described and, where the host can follow its address, looked at as any storage is. A reference of the caller's, given
+ * back with pinion_storage_free() from any thread; it may outlive the array.
+ */
+struct pinion_storage *pinion_array_storage(const struct pinion_array *array);
 
 /* The elements that @layout has, on the same device. Needs the op copy. */
 int pinion_array_clone(const struct pinion_array *src, const struct pinion_view *layout, struct pinion_array **out);

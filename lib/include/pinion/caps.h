@@ -50,7 +50,7 @@ enum pinion_path {
 struct pinion_transfer {
 	struct pinion_location to;
 	enum pinion_path path;
-	bool measured;		   /* else the path's fallback figures */
+	bool measured;		   /* by the backend or by the library; else the path's fallback figures */
 	double bytes_per_ns;	   /* infinity for PINION_PATH_SAME */
 	uint64_t latency_ns;
 };
@@ -92,10 +92,20 @@ bool pinion_devices_share(const struct pinion_device *a, const struct pinion_dev
 
 /*
  * The cheapest path from @src to @dst: SAME where they share; else the first in the order of enum pinion_path that @src
- * advertises; else staged through the host, the legs joined where the devices advertise them. -ENODATA one of them was
- * added by its key alone.
+ * advertises; else staged through the host, as pinion_device_path_staged() has it. -ENODATA one of them was added by its
+ * key alone.
  */
 int pinion_device_path(const struct pinion_device *src, const struct pinion_device *dst, struct pinion_transfer *out);
+
+/*
+ * Staging from @src to @dst, which is always possible, also where another path is cheaper: between devices that share,
+ * it is what a copy of the bytes costs. The figures are the devices' legs joined, where they were measured; else they
+ * are measured here, on the first call for the two in this process, by copies of up to 4 MiB, which take memory of both
+ * and some milliseconds; where that cannot be done, and while another thread does it, they are the fallback figures.
+ * Errors as above.
+ */
+int pinion_device_path_staged(const struct pinion_device *src, const struct pinion_device *dst,
+			      struct pinion_transfer *out);
 
 /* The fallback figures of @path, used until a measurement replaces them. */
 struct pinion_transfer pinion_path_fallback(enum pinion_path path);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * storage: an array in memory that the CPU reads, whatever is behind it: the process's own memory, a read-only file, a
- * pinned buffer, or memory shared with other processes by a path or by a name.
+ * storage: elements of one dtype in memory, whatever is behind it: the process's own memory, a read-only file, a pinned
+ * buffer, memory shared with other processes by a path or by a name, or the memory of a device.
  */
 #ifndef PINION_STORAGE_H
 #define PINION_STORAGE_H
 
 #include <pinion/buffer.h>
+#include <pinion/caps.h>
 #include <pinion/dtype.h>
 #include <pinion/view.h>
 #include <stdbool.h>
@@ -28,6 +29,7 @@ enum pinion_storage_kind {
 	PINION_STORAGE_SHARED,	  /* a file that other processes map by its path */
 	PINION_STORAGE_NAMED,	  /* a buffer that other processes find by its name; its size is sealed */
 	PINION_STORAGE_REMOTE,	  /* on another machine; not built */
+	PINION_STORAGE_DEVICE,	  /* a device's memory, of an array: pinion_array_storage() */
 };
 
 struct pinion_storage_opts {
@@ -57,6 +59,8 @@ struct pinion_storage_info {
 	bool unlinked;	     /* by path: the path does not lead here any more, it was removed or replaced */
 	enum pinion_hold hold; /* of a buffer; PINION_HOLD_NONE elsewhere */
 	const char *hold_why;  /* why the hold is no better; borrowed from the storage */
+	struct pinion_location location; /* where the memory is: the CPU's, but for a device's */
+	const char *device; /* the key of the device that made it; NULL: none did. Borrowed as long as the process */
 };
 
 /*
@@ -159,7 +163,10 @@ int pinion_storage_open_named(struct pinion_context *ctx, const char *name, enum
 int pinion_storage_remote(struct pinion_context *ctx, const char *address, enum pinion_dtype dtype, uint64_t n,
 			  struct pinion_storage **out);
 
-/* Unmaps, then closes. Files, and memory that others have, stay. Views of the storage are worth nothing from now on. */
+/*
+ * Unmaps, then closes; a device's memory goes with the last array or storage object that has it. Files, and memory that
+ * others have, stay. Views of the storage are worth nothing from now on.
+ */
 void pinion_storage_free(struct pinion_storage *st);
 
 /* What a storage is. These and pinion_storage_view() may be called from any thread. */
@@ -181,14 +188,15 @@ int pinion_storage_buffer(const struct pinion_storage *st, struct pinion_buffer 
 /*
  * The elements, without a copy, good as long as the storage. @rights PINION_READ: to be read only, which the memory
  * enforces where the storage cannot be written. PINION_READ | PINION_WRITE: -EPERM the storage is read-only.
- * -EOPNOTSUPP f8e6m2, which can be stored and has no encoding to view it by.
+ * -EOPNOTSUPP f8e6m2, which can be stored and has no encoding to view it by; a device's memory that the host cannot
+ * follow.
  */
 int pinion_storage_view(const struct pinion_storage *st, uint32_t rights, struct pinion_view *view);
 
 /*
  * Makes an owned storage of @st, which is gone on success and the caller's as before on an error. An owned one is *@out
- * itself and nothing is copied; the others are copied, those with a header by pinion_storage_load(), for up to 1 s.
- * Errors of pinion_storage_view() and pinion_storage_load(); -ENOMEM.
+ * itself and nothing is copied; the others are copied, those with a header by pinion_storage_load(), for up to 1 s,
+ * those of a device that the host cannot follow by the device. Errors of pinion_storage_view() and pinion_storage_load(); -ENOMEM.
  */
 int pinion_storage_into_owned(struct pinion_storage *st, struct pinion_storage **out);
 
