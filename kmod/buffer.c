@@ -30,7 +30,7 @@ static bool name_ok(const char *name)
 /* The name shows in the dma-buf's own fdinfo too; without memory for that it does not. */
 static void show_name(struct dma_buf *dmabuf, const char *name)
 {
-	char *copy = *name ? kstrndup(name, DMA_BUF_NAME_LEN - 1, GFP_KERNEL_ACCOUNT | __GFP_NOWARN) : NULL;
+	char *copy = *name ? kstrndup(name, DMA_BUF_NAME_LEN - 1, GFP_KERNEL_ACCOUNT | GFP_MAYFAIL) : NULL;
 
 	spin_lock(&dmabuf->name_lock);
 	dmabuf->name = copy;

@@ -29,12 +29,6 @@ static void memfd_release(struct pages *pages)
 		fput(pages->file);
 }
 
-static const struct pages_ops memfd_ops = {
-	.kind = PINION_KIND_MEMFD,
-	.mappable = true,
-	.release = memfd_release,
-};
-
 static bool is_shmem(const struct file *file)
 {
 	return S_ISREG(file_inode(file)->i_mode) && file_inode(file)->i_sb->s_magic == TMPFS_MAGIC;
@@ -45,10 +39,9 @@ static bool is_hugetlb(const struct file *file)
 	return S_ISREG(file_inode(file)->i_mode) && file_inode(file)->i_sb->s_magic == HUGETLBFS_MAGIC;
 }
 
-/* The inode is locked: seals are added under that lock. */
+/* Seals are added under the inode's lock. */
 static unsigned int seals_of(const struct file *file)
 {
-	lockdep_assert_held(&file_inode(file)->i_rwsem);
 #ifdef CONFIG_HUGETLBFS
 	if (is_hugetlb(file))
 		return HUGETLBFS_I(file_inode(file))->seals;
@@ -56,11 +49,28 @@ static unsigned int seals_of(const struct file *file)
 	return SHMEM_I(file_inode(file))->seals;
 }
 
+/*
+ * F_SEAL_FUTURE_WRITE can be added to what we hold. It speaks of mappings that come later: one that races with it came
+ * before. Kernels from 6.12 on ask for seals where they see a memfd's mmap, which ours is not.
+ */
+static bool memfd_write_sealed(const struct pages *pages)
+{
+	return seals_of(pages->file) & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE);
+}
+
+static const struct pages_ops memfd_ops = {
+	.kind = PINION_KIND_MEMFD,
+	.mappable = true,
+	.release = memfd_release,
+	.write_sealed = memfd_write_sealed,
+};
+
 static int check_file(const struct pinion_pin *args, const struct file *file)
 {
 	unsigned int seals = seals_of(file);
 	u64 have = i_size_read(file_inode(file));
 
+	lockdep_assert_held(&file_inode(file)->i_rwsem);
 	if (!(seals & F_SEAL_SHRINK))
 		return -EINVAL;
 	if (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))

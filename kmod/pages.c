@@ -16,9 +16,6 @@
 #include "fault.h"
 #include "trace.h"
 
-/* Fails where the killer would be called, and does not warn: a refusal is an answer. */
-#define GFP_MAYFAIL (__GFP_RETRY_MAYFAIL | __GFP_NOWARN)
-
 static atomic64_t next_id = ATOMIC64_INIT(0);
 static atomic64_t poisoned_bytes = ATOMIC64_INIT(0);
 static atomic64_t unwiped_bytes = ATOMIC64_INIT(0);
@@ -254,6 +251,7 @@ static int check_node(const struct pinion_alloc *args)
 static int check_alloc(const struct pinion_alloc *args, u64 *bytes)
 {
 	u64 huge = PAGE_SIZE << LAYOUT_HUGE_ORDER;
+	int ret;
 
 	if (args->flags & ~PINION_ALLOC_FLAGS || args->reserved || !args->bytes)
 		return -EINVAL;
@@ -264,7 +262,11 @@ static int check_alloc(const struct pinion_alloc *args, u64 *bytes)
 	if (args->bytes > PINION_MAX_BUFFER_BYTES)
 		return -EINVAL;
 	*bytes = PAGE_ALIGN(args->bytes);
-	return check_node(args);
+	ret = check_node(args);
+	if (ret)
+		return ret;
+	/* Where the limits were lifted: the machine need not be emptied to find that out. */
+	return *bytes >> PAGE_SHIFT > totalram_pages() ? -ENOMEM : 0;
 }
 
 struct pages *pages_alloc(struct payer *payer, const struct pinion_alloc *args)

@@ -22,6 +22,9 @@
 
 struct pages;
 
+/* Fails where the killer would be called, and does not warn: a refusal is an answer. */
+#define GFP_MAYFAIL (__GFP_RETRY_MAYFAIL | __GFP_NOWARN)
+
 /* The array of chunks is one allocation, which cannot exceed INT_MAX bytes. */
 #define PINION_MAX_BUFFER_BYTES ((u64)(INT_MAX / sizeof(struct page *)) << PAGE_SHIFT)
 
@@ -29,6 +32,8 @@ struct pages_ops {
 	enum pinion_kind kind;
 	/* Gives the memory back: chunks, files. Not the charge nor the array. */
 	void (*release)(struct pages *pages);
+	/* Whether mappings from now on may not write, whatever the slice's rights; NULL: never. */
+	bool (*write_sealed)(const struct pages *pages);
 	bool mappable;
 };
 

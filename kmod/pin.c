@@ -7,6 +7,7 @@
 
 #include <linux/fs.h>
 #include <linux/hugetlb_inline.h>
+#include <linux/lockdep.h>
 #include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
@@ -36,7 +37,9 @@ static const struct pages_ops range_ops = {
 
 static int check_vma(const struct vm_area_struct *vma)
 {
-	bool shmem = vma->vm_file && file_inode(vma->vm_file)->i_sb->s_magic == TMPFS_MAGIC;
+	const struct inode *inode = vma->vm_file ? file_inode(vma->vm_file) : NULL;
+	/* Devices' nodes live in a tmpfs too; what a driver maps is not shared memory. */
+	bool shmem = inode && S_ISREG(inode->i_mode) && inode->i_sb->s_magic == TMPFS_MAGIC;
 
 	if (!vma_is_anonymous((struct vm_area_struct *)vma) && !shmem && !is_vm_hugetlb_page((struct vm_area_struct *)vma))
 		return -EOPNOTSUPP;
@@ -51,7 +54,7 @@ static int check_vmas(unsigned long start, unsigned long end)
 	struct vm_area_struct *vma;
 	int ret;
 
-	mmap_assert_locked(current->mm);
+	lockdep_assert_held(&current->mm->mmap_lock);
 	while (start < end) {
 		vma = find_vma(current->mm, start);
 		if (!vma || vma->vm_start > start)

@@ -186,18 +186,21 @@ static int hand_over(struct pages *pages, struct vm_area_struct *vma)
 static int slice_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 {
 	struct slice *slice = dmabuf->priv;
+	const struct pages_ops *ops = slice->pages->ops;
 	unsigned long clear = VM_MAYEXEC;
+	bool sealed;
 
 	/* VM_SHARED is cleared on a descriptor opened read-only, VM_MAYSHARE tells a private mapping, which would copy. */
 	if (!(vma->vm_flags & VM_MAYSHARE) || vma->vm_pgoff > slice->nr || vma_pages(vma) > slice->nr - vma->vm_pgoff)
 		return -EINVAL;
-	if (!slice->pages->ops->mappable)
+	if (!ops->mappable)
 		return -ENXIO;
 	if (vma->vm_flags & VM_EXEC)
 		return -EACCES;
-	if (!(slice->rights & PINION_RIGHT_WRITE)) {
+	sealed = ops->write_sealed && ops->write_sealed(slice->pages);
+	if (sealed || !(slice->rights & PINION_RIGHT_WRITE)) {
 		if (vma->vm_flags & VM_WRITE)
-			return -EACCES;
+			return slice->rights & PINION_RIGHT_WRITE ? -EPERM : -EACCES;
 		/* An importer's own file may be open for writing; as a read-only open of ours, it must never become writable. */
 		clear |= VM_MAYWRITE | VM_SHARED;
 	}
@@ -243,7 +246,7 @@ static const struct dma_buf_ops slice_ops = {
 
 static struct slice *slice_make(struct payer *payer, struct pages *pages, unsigned long first, unsigned long nr, u32 rights)
 {
-	struct slice *slice = fault_here() ? NULL : kzalloc(sizeof(*slice), GFP_KERNEL_ACCOUNT);
+	struct slice *slice = fault_here() ? NULL : kzalloc(sizeof(*slice), GFP_KERNEL_ACCOUNT | GFP_MAYFAIL);
 	int ret;
 
 	if (!slice)
@@ -270,6 +273,23 @@ err_free:
 	return ERR_PTR(ret);
 }
 
+/*
+ * The file, inode and name of a dma-buf are charged to the caller's cgroup by code that, at its limit, calls the killer. So more
+ * than they need is charged first in a way that fails instead, and given back: then there is room for them, unless others of
+ * the same cgroup take it meanwhile, who would meet the killer with any system call.
+ */
+#define HEADROOM_ORDER 2
+
+static int headroom(void)
+{
+	struct page *page = fault_here() ? NULL : alloc_pages(GFP_KERNEL_ACCOUNT | GFP_MAYFAIL, HEADROOM_ORDER);
+
+	if (!page)
+		return -ENOMEM;
+	__free_pages(page, HEADROOM_ORDER);
+	return 0;
+}
+
 struct dma_buf *slice_new(struct payer *payer, struct pages *pages, unsigned long first, unsigned long nr, u32 rights)
 {
 	DEFINE_DMA_BUF_EXPORT_INFO(info);
@@ -279,6 +299,10 @@ struct dma_buf *slice_new(struct payer *payer, struct pages *pages, unsigned lon
 	slice = slice_make(payer, pages, first, nr, rights);
 	if (IS_ERR(slice))
 		return ERR_CAST(slice);
+	if (headroom()) {
+		slice_free(slice);
+		return ERR_PTR(-ENOMEM);
+	}
 	info.ops = &slice_ops;
 	info.size = nr << PAGE_SHIFT;
 	info.flags = (rights & PINION_RIGHT_WRITE ? O_RDWR : O_RDONLY) | O_CLOEXEC;

@@ -16,7 +16,7 @@ int table_reserve(struct slice *slice)
 {
 	/* Ids are not used again, so that a cursor of LIST stays in order. */
 	slice->id = atomic_long_inc_return(&next_id);
-	return fault_here() ? -ENOMEM : xa_reserve(&table, slice->id, GFP_KERNEL_ACCOUNT);
+	return fault_here() ? -ENOMEM : xa_reserve(&table, slice->id, GFP_KERNEL_ACCOUNT | GFP_MAYFAIL);
 }
 
 void table_publish(struct slice *slice)

@@ -11,7 +11,8 @@
  * knows; a longer struct whose unknown tail is not zero is E2BIG, so is a size above a page; a size below the first
  * version's is EINVAL. Outputs are written into the same struct as far as the caller's size reaches; what lies behind
  * stays as it was. Unknown flags and reserved fields that are not zero are EINVAL. A call that fails changes nothing:
- * no descriptor, no charge, no byte of the struct. Arrays carry their count and the size of an entry.
+ * no descriptor, no charge, no byte of the struct (but where only part of it can be written). Arrays carry their count and
+ * the size of an entry.
  *
  * Opens. Whatever changes anything needs an open with O_RDWR; INFO, BUFINFO and LIST work with O_RDONLY. Credentials are
  * those of the opener. The open file itself holds nothing: buffers outlive it.
@@ -143,8 +144,8 @@ struct pinion_slice {
  * PIN: a slice over memory that exists. Without a flag: the caller's range at addr, which must be writable anonymous,
  * shared (tmpfs, memfd) or hugetlb memory, present (ENODATA); the slice is for devices and cannot be mapped (ENXIO). With
  * PIN_FD: a memfd sealed with F_SEAL_SHRINK and neither F_SEAL_WRITE nor F_SEAL_FUTURE_WRITE; mappings of the slice are
- * mappings of the memfd. A memfd opened read-only gives a slice that nobody can ever write. While a writable slice lives, F_SEAL_WRITE
- * cannot be added. addr or offset, and bytes, are multiples of a page.
+ * mappings of the memfd. A memfd opened read-only gives a slice that nobody can ever write. While a writable slice lives,
+ * F_SEAL_WRITE cannot be added. addr or offset, and bytes, are multiples of a page.
  */
 #define PINION_PIN_FD (1U << 0)
 #define PINION_PIN_FLAGS PINION_PIN_FD
