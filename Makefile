@@ -5,7 +5,7 @@ B ?= build
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 
-.PHONY: all demo check check-long bench fuzz install docs style clean need
+.PHONY: all demo check check-long vm-images check-vm bench fuzz install docs style clean need modules modules_install modules_device modules_clean dkms
 
 all: need $(B)/build.ninja
 	@ninja -C $(B)
@@ -30,6 +30,15 @@ fuzz:
 	@sh tests/need.sh fuzz
 	@bash tests/fuzz/run.sh $(B)-fuzz $(FUZZ_SECONDS) $(FUZZ_TARGET)
 
+# The kernels that the module is tried in, into the cache. VM="6.1 6.12 um debug" takes the debug kernel too.
+vm-images:
+	@sh tests/vm/images.sh $(VM)
+
+# The module in virtual machines: every tier whose image is there. VM_ARGS="--tier um --boot plain" runs less.
+check-vm:
+	@sh tests/need.sh vm
+	@python3 tests/vm/run.py --build $(B)/vm $(VM_ARGS)
+
 check-long: check
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=600
 
@@ -46,3 +55,23 @@ style:
 
 clean:
 	@rm -rf $(B) $(B)-asan $(B)-fuzz
+
+# The kernel module: pinion.ko in $(B)/kmod for the running kernel, for KVER=RELEASE, or for the headers in KDIR=FOLDER. KARGS= goes to make.
+MODULES = B='$(B)' KDIR='$(KDIR)' KVER='$(KVER)' KARGS='$(KARGS)' DESTDIR='$(DESTDIR)' sh tools/modules.sh
+
+modules:
+	@$(MODULES) build
+
+# As root: what `make modules` built, with udev rule, group and load-at-boot file.
+modules_install:
+	@$(MODULES) install
+
+modules_device:
+	@$(MODULES) device
+
+modules_clean:
+	@$(MODULES) clean
+
+# As root: the sources to DKMS, which builds them for this kernel and for each that is installed later.
+dkms:
+	@$(MODULES) dkms

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Usage: tests/need.sh build|fuzz
+# Usage: tests/need.sh build|fuzz|vm
 # Finds out which Debian packages are missing. As root it prints the apt line and runs it, unless PINION_NO_APT=1; else it
 # prints the line and fails. A tool or header that is there counts, wherever it came from.
 set -eu
@@ -34,8 +34,28 @@ fuzz)
 	echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { (void)d; (void)n; return 0; }' |
 		clang -fsanitize=fuzzer,address,undefined -x c - -o /dev/null 2>/dev/null || missing="$missing libclang-rt-dev"
 	;;
+vm)
+	tool make make
+	tool gcc gcc
+	tool python3 python3
+	tool qemu-system-x86_64 qemu-system-x86
+	# A guest has no libraries.
+	[ -x /bin/busybox ] && ! ldd /bin/busybox >/dev/null 2>&1 || missing="$missing busybox-static"
+	PATH=$PATH:/usr/sbin:/sbin tool depmod kmod
+	PATH=$PATH:/usr/sbin:/sbin tool debootstrap debootstrap
+	PATH=$PATH:/usr/sbin:/sbin tool mke2fs e2fsprogs
+	tool flex flex
+	tool bison bison
+	tool bc bc
+	tool perl perl
+	tool xz xz-utils
+	tool sparse sparse
+	[ -e /usr/include/gelf.h ] || missing="$missing libelf-dev"
+	[ -e /usr/include/openssl/ssl.h ] || missing="$missing libssl-dev"
+	[ -e /usr/include/linux/types.h ] || missing="$missing linux-libc-dev"
+	;;
 *)
-	echo "usage: $0 build|fuzz" >&2
+	echo "usage: $0 build|fuzz|vm" >&2
 	exit 2
 	;;
 esac
