@@ -82,6 +82,7 @@ def programs(build, asan):
         if not kind:
             yield "surface", ["sh", os.path.join(TESTS, "surface.sh"), where], env
             yield "demo --quick", ["bash", os.path.join(TESTS, "demo", "run.sh"), where, "--quick"], env
+            yield "vm smoke", [sys.executable, os.path.join(TESTS, "vm", "run.py"), "--smoke", "--build", os.path.join(build, "vm")], env
 
 
 def main():

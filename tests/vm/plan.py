@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""What is run where. A boot is one start of a kernel; its programs run one after another and share the loaded module."""
+from dataclasses import dataclass, field
+
+ALL = ("um", "6.1", "6.12", "debug")
+QEMU = ("6.1", "6.12", "debug")
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program of tests/vm/guest/NAME.c, or of the host (path). allowed: what it makes the kernel say. params: the module is
+    loaded anew with these. seconds: guest time after which it is ended. No argument has a space in it."""
+    name: str
+    args: tuple = ()
+    env: tuple = ()  # "NAME=VALUE"
+    allowed: tuple = ()
+    params: str = ""
+    seconds: int = 300
+    tiers: tuple = ALL
+    smoke: bool = False
+    path: str = ""
+    files: tuple = ()  # (path in the guest, path here)
+
+
+@dataclass(frozen=True)
+class Boot:
+    """modules: the image's, loaded first (what a kernel has built in, or has not at all, is left out). extra: folders of tests/vm
+    with modules of our own, loaded after pinion. cmdline, qemu, memory: as boot.Boot. ext4: /t/ext4.img is there."""
+    name: str
+    programs: tuple
+    tiers: tuple = ALL
+    modules: tuple = ()
+    extra: tuple = ()
+    cmdline: str = ""
+    qemu: tuple = ()
+    memory: int = 1024
+    ext4: bool = False
+
+
+@dataclass(frozen=True)
+class Canary:
+    """A bug planted by tests/vm/canary, and what the log must say of it. Each has a boot of its own: a first report may turn the
+    checkers off."""
+    bug: str
+    says: str
+    tiers: tuple = field(default=ALL)
+
+
+# Node 1 has no memory, node 2 no processor.
+TWO_NODES = ("-object", "memory-backend-ram,id=m0,size=512M", "-object", "memory-backend-ram,id=m1,size=512M",
+             "-numa", "node,nodeid=0,cpus=0,memdev=m0", "-numa", "node,nodeid=1,cpus=1", "-numa", "node,nodeid=2,memdev=m1")
+
+# What buffers are good for; where there is DMA, with an importer of our own.
+BUFFERS = (
+    Program("map"),
+    Program("io"),
+    Program("rights"),
+    Program("pin"),
+    Program("dma", tiers=QEMU),
+)
+
+# What the kernel says of memory that a test breaks, and of who touches it.
+BROKEN_MEMORY = (r"Memory failure:", r"MCE: Killing")
+
+BOOTS = (
+    Boot("plain", (
+        Program("smoke", smoke=True),
+        Program("abi"),
+        Program("abi_faults"),
+        Program("list"),
+        Program("limits"),
+        Program("seen"),
+        Program("node"),
+        Program("limits", ("memlock",), params="memlock=1"),
+    ), modules=("vgem", "loop", "crc32c_generic", "ext4"), ext4=True),
+    Boot("kunit", (
+        Program("smoke", tiers=("um",)),
+    ), tiers=("um",), extra=("kunit",)),
+    Boot("buffers", BUFFERS, tiers=("um",), ext4=True),
+    Boot("importers", BUFFERS, tiers=QEMU, modules=("vgem", "loop", "crc32c_generic", "ext4"), extra=("importer",),
+         ext4=True),
+    Boot("swiotlb", (
+        Program("smoke"),
+        Program("rights"),
+        Program("dma"),
+    ), tiers=QEMU, modules=("vgem",), extra=("importer",), cmdline="swiotlb=force"),
+    Boot("lives", (
+        Program("advise", allowed=BROKEN_MEMORY, seconds=600),
+        Program("life", seconds=600),
+        Program("press", seconds=600),
+    ), modules=("vgem", "loop", "crc32c_generic", "ext4"), ext4=True),
+    Boot("two-nodes", (
+        Program("smoke"),
+        Program("nodes"),
+    ), tiers=("6.1", "6.12"), qemu=TWO_NODES),
+)
+
+CANARIES = (
+    Canary("warn", r"WARNING: "),
+    Canary("badpage", r"BUG: Bad page state"),
+    Canary("leak", r"kmemleak: \d+ new", ("um", "debug")),
+    Canary("uaf", r"KASAN: (?:slab-)?use-after-free", ("debug",)),
+    Canary("locks", r"possible circular locking dependency", ("debug",)),
+    Canary("atomic", r"sleeping function called from invalid context", ("debug",)),
+    Canary("shift", r"UBSAN: shift-out-of-bounds", ("debug",)),
+)

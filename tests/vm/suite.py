@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Usage: tests/vm/suite.py UNIT-BUILD [--tier NAME,...] [--tests NAME[:CASE],...] [--build DIR] [--memory MIB]
+
+Runs the library's unit and conformance tests, as UNIT-BUILD (a meson build folder) has them, on the module in virtual machines. The
+last line is `N passed, N failed, N skipped`, as run.py's.
+"""
+import argparse
+import importlib.util
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import build  # noqa: E402
+import images  # noqa: E402
+import initramfs  # noqa: E402
+import plan  # noqa: E402
+
+TESTS = os.path.dirname(HERE)
+DATA = ("golden", "hostile")
+SECONDS = 1500  # guest time of one program
+# No library or no ground in them, or nothing but time: what they show is shown on the host.
+LEFT_OUT = {
+    "counters_model": "runs the protocol, not the library",
+}
+
+
+def sibling():
+    """run.py of this folder. It imports that of the folder above by the same name, so it goes by another."""
+    spec = importlib.util.spec_from_file_location("vm_run", os.path.join(HERE, "run.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def stripped(path, folder):
+    """A copy without what only a debugger reads: all of it travels into the guest's memory."""
+    target = os.path.join(folder, os.path.basename(path))
+    if not os.path.exists(target) or os.path.getmtime(target) < os.path.getmtime(path):
+        os.makedirs(folder, exist_ok=True)
+        build.command(["strip", "-o", target, path])
+    return target
+
+
+def data_files():
+    """The folders of test data, where the programs were told they are."""
+    for part in DATA:
+        for folder, _, names in os.walk(os.path.join(TESTS, part)):
+            for name in names:
+                path = os.path.join(folder, name)
+                yield path.lstrip("/"), path
+
+
+def programs(units, names, scratch):
+    """A program for each test; the files of all travel with the first."""
+    unit = os.path.join(units, "tests", "unit")
+    found = sorted(n[len("test_"):] for n in os.listdir(unit)
+                   if n.startswith("test_") and os.path.isfile(os.path.join(unit, n)) and os.access(os.path.join(unit, n), os.X_OK))
+    names = [tuple(n.split(":", 1)) for n in names]
+    unknown = [n for n, *_ in names if n not in found]
+    if unknown:
+        sys.exit(f"suite.py: no such test in {unit}: {', '.join(unknown)}")
+    common = dict(data_files())
+    library = os.path.join(units, "lib", "libpinion.so.0")
+    if os.path.exists(library):
+        common["u/libpinion.so.0"] = os.path.realpath(library)
+    result = []
+    for name, *case in names or [(n,) for n in found if n not in LEFT_OUT]:
+        path = stripped(os.path.join(unit, f"test_{name}"), os.path.join(scratch, "unit"))
+        files = {f"u/test_{name}": path, **common}
+        files.update({lib.lstrip("/"): os.path.realpath(lib) for lib in initramfs.libraries(path)})
+        result.append(plan.Program(f"unit-test_{name}", args=tuple(case), path=os.path.join(HERE, "unit.sh"), seconds=SECONDS, files=tuple(files.items())))
+        common = {}
+    return tuple(result)
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n", maxsplit=1)[0].removeprefix("Usage: "))
+    parser.add_argument("units")
+    parser.add_argument("--tier", default="6.1,6.12")
+    parser.add_argument("--tests", default="")
+    parser.add_argument("--build", default=os.path.join("build", "vm"))
+    parser.add_argument("--memory", type=int, default=2048)
+    args = parser.parse_args()
+    args.source, args.coverage = os.path.dirname(TESTS), False
+    args.build = os.path.abspath(args.build)
+    run = sibling()
+    total = [0, 0, 0]
+    for name in args.tier.split(","):
+        image = images.find(name)
+        if not image:
+            print(f"SKIP vm_{name}: no image; make vm-images makes it")
+            total[2] += 1
+            continue
+        tally = run.Tally(name, run.suite.allowed_skips())
+        try:
+            what = programs(args.units, [t for t in args.tests.split(",") if t], args.build)
+            run.Runner(image, args, tally).boot(plan.Boot("suite", what, memory=args.memory), list(what))
+        except build.BuildError as e:
+            tally.fail("build", "does not build", str(e).splitlines()[-40:])
+        print(tally.line(), flush=True)
+        for i, n in enumerate((tally.passed, tally.failed, tally.skipped)):
+            total[i] += n
+    print(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
+    return 1 if total[1] or not total[0] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
