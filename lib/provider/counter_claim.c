@@ -179,6 +179,17 @@ static bool read_row(const struct counts *c, uint32_t k, uint64_t generation, st
 	return __atomic_load_n(&claim->generation, __ATOMIC_RELAXED) == generation;
 }
 
+bool counts_is_claimed(const struct counts *c, uint64_t generation, int32_t but)
+{
+	for (uint32_t k = 0; k < c->file->head.claims_used && k < COUNTER_CLAIMS; k++) {
+		const struct counter_claim *claim = &c->file->claim[k];
+
+		if (claim->generation == generation && claim->pid != but && is_held(c, k))
+			return true;
+	}
+	return false;
+}
+
 /* Without the lock, which a process that is stopped may hold: who only looks waits for nobody. */
 void counts_claims(struct counts *c, const struct counts_device *dev, struct claims_sum *sum)
 {

@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 static int check_key(const char *key)
 {
@@ -54,7 +55,7 @@ static bool in_use(struct counts *c, uint32_t index, uint32_t mine)
 	return false;
 }
 
-/* Under head.lock: a place of the table for a new device; one that nobody living counts on gives way when it is full. */
+/* Under head.lock: a place of the table for a new device; one that nobody living counts on or has claimed gives way when it is full. */
 static int find_place(struct counts *c, uint32_t *index)
 {
 	for (uint32_t d = 0; d < COUNTER_DEVICES; d++) {
@@ -64,7 +65,7 @@ static int find_place(struct counts *c, uint32_t *index)
 		}
 	}
 	for (uint32_t d = 0; d < COUNTER_DEVICES; d++) {
-		if (!in_use(c, d, COUNTER_SLOTS)) {
+		if (!in_use(c, d, COUNTER_SLOTS) && !counts_is_claimed(c, c->file->device[d].generation, 0)) {
 			*index = d;
 			return 0;
 		}
@@ -177,6 +178,8 @@ int counts_device_remove(struct counts *c, const struct counts_device *dev)
 		ret = stale(dev);
 	else if (in_use(c, dev->index, c->slot))
 		ret = fail(EBUSY, "device '%s' is in use by another process; 'pinion top' shows which", dev->entry->key);
+	else if (counts_is_claimed(c, dev->generation, getpid()))
+		ret = fail(EBUSY, "device '%s' is claimed by another process; 'pinion devices' shows how much", dev->entry->key);
 	else
 		clear_device(c, dev->index);
 	counter_unlock(&c->file->head.lock);

@@ -194,6 +194,10 @@ struct claims_sum {
 /* Makes @want stand if it fits beside the others: a descriptor, the caller's; -ENOSPC; -EBUSY; -EAGAIN; -ESTALE. */
 int counts_reserve(struct counts *c, const struct counts_device *dev, const struct counter_claim *want, uint64_t budget,
 		   uint32_t capacity);
+
+/* Under head.lock: whether a claim stands on the device of that generation that process @but (0: any) did not make. */
+bool counts_is_claimed(const struct counts *c, uint64_t generation, int32_t but);
+
 void counts_claims(struct counts *c, const struct counts_device *dev, struct claims_sum *sum);
 
 /* Claimed bytes as they were seen last, all zero at first. Any thread may use it at any time. */

@@ -69,7 +69,10 @@ int pinion_device_find(struct pinion_context *ctx, const char *key, struct pinio
  */
 int pinion_device_add(struct pinion_context *ctx, const char *key, const struct pinion_device_opts *opts, struct pinion_device **out);
 
-/* Removes the device; handles to it answer -ESTALE from now on. -EBUSY while another live context counts on it. */
+/*
+ * Removes the device; handles to it answer -ESTALE from now on. -EBUSY while another live context counts on it, or a claim
+ * stands on it that another process made.
+ */
 int pinion_device_remove(struct pinion_device *dev);
 
 /* The i-th device of the table, in no order that means anything; -ENOENT past the end. Borrowed until pinion_close(). */
