@@ -52,7 +52,7 @@ static void look(struct counts *c, const struct counts_device *dev, struct claim
 		struct counter_claim *claim = &f->claim[k];
 
 		if (claim->generation && !is_held(c, k))
-			claim->generation = 0;
+			__atomic_store_n(&claim->generation, 0, __ATOMIC_RELAXED);
 		if (!claim->generation)
 			*free_row = k;
 		if (claim->generation != dev->generation)
@@ -190,8 +190,8 @@ bool counts_is_claimed(const struct counts *c, uint64_t generation, int32_t but)
 	return false;
 }
 
-/* Without the lock, which a process that is stopped may hold: who only looks waits for nobody. */
-void counts_claims(struct counts *c, const struct counts_device *dev, struct claims_sum *sum)
+/* Rows one after the other: what is made behind the walk and given up before it is not there at all. */
+static void walk_rows(struct counts *c, const struct counts_device *dev, struct claims_sum *sum)
 {
 	uint32_t used = __atomic_load_n(&c->file->head.claims_used, __ATOMIC_ACQUIRE);
 	struct counter_claim row;
@@ -200,6 +200,23 @@ void counts_claims(struct counts *c, const struct counts_device *dev, struct cla
 	for (uint32_t k = 0; k < used && k < COUNTER_CLAIMS; k++)
 		if (read_row(c, k, dev->generation, &row))
 			add_row(sum, &row);
+}
+
+/*
+ * Without the lock, which a process that is stopped may hold: who only looks waits for nobody. While no claim is made the
+ * sum is one that stood. Where claims are made without a pause it is, after some walks, the last one's.
+ */
+void counts_claims(struct counts *c, const struct counts_device *dev, struct claims_sum *sum)
+{
+	uint32_t made;
+
+	for (int walks = 0; walks < 64; walks++) {
+		made = __atomic_load_n(&dev->entry->claims, __ATOMIC_ACQUIRE);
+		walk_rows(c, dev, sum);
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (__atomic_load_n(&dev->entry->claims, __ATOMIC_RELAXED) == made)
+			break;
+	}
 }
 
 /* ---- kept ---------------------------------------------------------------------------------------------------------- */
