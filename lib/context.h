@@ -6,6 +6,7 @@
 #include <pinion/context.h>
 #include <pthread.h>
 
+#include "dispatch/turns.h"
 #include "process.h"
 #include "provider/provider.h"
 #include "rundir.h"
@@ -17,7 +18,7 @@ struct pinion_context {
 	struct counts *counts;
 	pthread_mutex_t lock;	       /* devices */
 	struct pinion_device *devices; /* every handle given out; freed at close */
-	uint32_t pick_turn;	       /* whose turn it is among devices that tie; atomic */
+	struct turns pick_turns;       /* of the devices that tie in a pick */
 };
 
 static inline int context_check(const struct pinion_context *ctx)

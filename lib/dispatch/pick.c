@@ -164,12 +164,15 @@ static int selector_of(struct pinion_context *ctx, struct choices *cs, enum pini
 	if (!ret) {
 		/* Processes that pick once each would all begin with the first: they begin where their number says. */
 		(*out)->turn_from = hash_mix(0, ctx->counts->slot_generation);
-		(*out)->turn = &ctx->pick_turn;
+		(*out)->lent = &ctx->pick_turns;
 	}
 	return ret;
 }
 
-/* Those not refused. All that a lookup is told of one is where it is: that is its place among the choices. */
+/*
+ * Those not refused. All that a lookup is told of one is where it is: that is its place among the choices. Its key stands for the
+ * kernel's source, so that picks from other devices have other turns.
+ */
 static int set_of(const struct choices *cs, const struct pinion_want *want, struct pinion_set **out)
 {
 	struct pinion_candidate c = { .backend = PINION_BACKEND_CPU,
@@ -183,6 +186,7 @@ static int set_of(const struct choices *cs, const struct pinion_want *want, stru
 		if (cs->choice[i].refused)
 			continue;
 		c.device.index = i;
+		c.kernel_source = cs->choice[i].info.key;
 		if (want->policy == PINION_POLICY_LEAST_INFLIGHT)
 			c.inbound_transfer_ns = units_of(&cs->choice[i]);
 		ret = pinion_set_push(set, &c);

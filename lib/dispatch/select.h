@@ -6,6 +6,8 @@
 #include <pinion/select.h>
 #include <stdatomic.h>
 
+#include "turns.h"
+
 /* ---- sets ---- */
 
 #define SET_INLINE 4 /* candidates without an allocation of their own */
@@ -64,17 +66,14 @@ enum leg {
 	LEG_NS = 1 << 2,
 };
 
-/* Turns are taken per mark of a set, so that sets which are used alternately do not take each other's. */
-#define SELECTOR_TURNS 16
-
 struct pinion_selector {
 	const char *name;
 	unsigned int legs; /* enum leg; none: candidate 0 */
 	struct pinion_selector_opts opts;
 	atomic_uint refs;
-	_Atomic uint64_t turns[SELECTOR_TURNS];
-	uint32_t *turn;	    /* of which all sets take theirs, in place of turns; atomic. NULL: none */
-	uint64_t turn_from; /* and the first of them */
+	struct turns own;
+	struct turns *lent; /* in place of its own, NULL: none */
+	uint64_t turn_from; /* the first turn of any set */
 };
 
 /* ---- handles ---- */

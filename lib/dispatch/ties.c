@@ -28,14 +28,22 @@ static uint64_t mark(const struct pinion_set *set)
 	return hash;
 }
 
-static uint64_t take_turn(struct pinion_selector *selector, const struct pinion_set *set)
+uint64_t turns_take(struct turns *turns, uint64_t mark)
 {
-	if (selector->turn)
-		return selector->turn_from + __atomic_fetch_add(selector->turn, 1, __ATOMIC_RELAXED);
-	return atomic_fetch_add_explicit(&selector->turns[mark(set) % SELECTOR_TURNS], 1, memory_order_relaxed);
+	mark |= !mark;
+	for (uint64_t i = 0; i < TURNS; i++) {
+		uint64_t at = (mark + i) % TURNS, none = 0;
+
+		if (__atomic_compare_exchange_n(&turns->of[at].mark, &none, mark, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) ||
+		    none == mark)
+			return __atomic_fetch_add(&turns->of[at].next, 1, __ATOMIC_RELAXED);
+	}
+	return hash_mix(mark, __atomic_fetch_add(&turns->rest, 1, __ATOMIC_RELAXED));
 }
 
 size_t ties_turn(const struct ties *t, struct pinion_selector *selector, const struct pinion_set *set)
 {
-	return nth(t, take_turn(selector, set) % t->count);
+	struct turns *turns = selector->lent ? selector->lent : &selector->own;
+
+	return nth(t, (selector->turn_from + turns_take(turns, mark(set))) % t->count);
 }
