@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 
 static const struct backend_device *backend_of(const char *key)
 {
@@ -13,8 +14,8 @@ static const struct backend_device *backend_of(const char *key)
 	return backend ? backend : &registry_nobody;
 }
 
-/* The context's handle for a place in the table, made when there is none of that generation yet. */
-static int handle(struct pinion_context *ctx, const struct counts_device *at, struct pinion_device **out)
+/* The context's handle for the device of that key at a place in the table, made when there is none of that generation yet. */
+static int handle(struct pinion_context *ctx, const struct counts_device *at, const char *key, struct pinion_device **out)
 {
 	struct pinion_device *dev;
 	int ret = 0;
@@ -26,7 +27,8 @@ static int handle(struct pinion_context *ctx, const struct counts_device *at, st
 	if (!dev) {
 		ret = account_new(ctx, at, &dev);
 		if (!ret) {
-			dev->backend = backend_of(at->entry->key);
+			snprintf(dev->key, sizeof(dev->key), "%s", key);
+			dev->backend = backend_of(dev->key);
 			dev->next = ctx->devices;
 			ctx->devices = dev;
 		}
@@ -56,7 +58,7 @@ PINION_API int pinion_device_add(struct pinion_context *ctx, const char *key, co
 	if (backend)
 		own.capacity = backend->desc.caps.slot_capacity;
 	ret = counts_device_add(ctx->counts, key, &own, !backend || own.capacity, &at);
-	return ret ? ret : handle(ctx, &at, out);
+	return ret ? ret : handle(ctx, &at, key, out);
 }
 
 PINION_API int pinion_device_find(struct pinion_context *ctx, const char *key, struct pinion_device **out)
@@ -72,7 +74,7 @@ PINION_API int pinion_device_find(struct pinion_context *ctx, const char *key, s
 		return pinion_device_add(ctx, key, NULL, out);
 	ret = counts_device_find(ctx->counts, key, &at);
 	if (!ret)
-		return handle(ctx, &at, out);
+		return handle(ctx, &at, key, out);
 	why = registry_why_not(key);
 	return why ? why : ret;
 }
@@ -80,11 +82,12 @@ PINION_API int pinion_device_find(struct pinion_context *ctx, const char *key, s
 PINION_API int pinion_device_at(struct pinion_context *ctx, size_t i, struct pinion_device **out)
 {
 	struct counts_device at;
+	char key[PINION_KEY_MAX + 1];
 	int ret = context_check(ctx);
 
 	if (!ret)
-		ret = counts_device_at(ctx->counts, i < COUNTER_DEVICES ? i : COUNTER_DEVICES, &at);
-	return ret ? ret : handle(ctx, &at, out);
+		ret = counts_device_at(ctx->counts, i < COUNTER_DEVICES ? i : COUNTER_DEVICES, &at, key);
+	return ret ? ret : handle(ctx, &at, key, out);
 }
 
 PINION_API int pinion_device_remove(struct pinion_device *dev)
@@ -96,7 +99,7 @@ PINION_API int pinion_device_remove(struct pinion_device *dev)
 
 PINION_API const char *pinion_device_key(const struct pinion_device *dev)
 {
-	return device_check(dev) ? "" : dev->at.entry->key;
+	return device_check(dev) ? "" : dev->key;
 }
 
 /* A handle begins with its place in the table, so an array of handles serves as one of places. */

@@ -147,7 +147,7 @@ int counts_device_find(struct counts *c, const char *key, struct counts_device *
 	return found ? 0 : fail(ENOENT, "no device has the key '%s'; add it with pinion_device_add()", key);
 }
 
-int counts_device_at(struct counts *c, uint32_t i, struct counts_device *out)
+int counts_device_at(struct counts *c, uint32_t i, struct counts_device *out, char key[PINION_KEY_MAX + 1])
 {
 	int ret = -ENOENT;
 
@@ -155,6 +155,8 @@ int counts_device_at(struct counts *c, uint32_t i, struct counts_device *out)
 	for (uint32_t d = 0; d < COUNTER_DEVICES; d++) {
 		if (c->file->device[d].generation && i-- == 0) {
 			describe(c, d, out);
+			memcpy(key, out->entry->key, PINION_KEY_MAX);
+			key[PINION_KEY_MAX] = 0;
 			ret = 0;
 			break;
 		}

@@ -159,7 +159,8 @@ struct counts_device {
 int counts_device_add(struct counts *c, const char *key, const struct pinion_device_opts *opts, bool has_queue,
 		      struct counts_device *out);
 int counts_device_find(struct counts *c, const char *key, struct counts_device *out);
-int counts_device_at(struct counts *c, uint32_t index, struct counts_device *out);
+/* *@key: the key it has there. */
+int counts_device_at(struct counts *c, uint32_t i, struct counts_device *out, char key[PINION_KEY_MAX + 1]);
 int counts_device_remove(struct counts *c, const struct counts_device *dev);
 
 /* Binds a free lane of this slot to @dev; @shared is recorded for readers. -EAGAIN none is free; -ESTALE. */

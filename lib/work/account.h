@@ -38,6 +38,7 @@ struct pinion_device {
 	uint32_t shared_lane;		/* PINION_LANES: none yet, under lane.c's lock */
 	bool promised;			/* a lane is kept back to become the shared one, under lane.c's lock */
 	struct claims_kept claimed;
+	char key[PINION_KEY_MAX + 1]; /* its own, which the place in the table has only as long as the device is there */
 };
 
 /* A handle for @at, freed with account_free() when the context closes. */

@@ -78,6 +78,7 @@ int pinion_device_remove(struct pinion_device *dev);
 /* The i-th device of the table, in no order that means anything; -ENOENT past the end. Borrowed until pinion_close(). */
 int pinion_device_at(struct pinion_context *ctx, size_t i, struct pinion_device **out);
 
+/* The key it was added by, also when it was removed since; "" in a forked child. Borrowed until pinion_close(). */
 const char *pinion_device_key(const struct pinion_device *dev);
 
 /*
