@@ -9,6 +9,15 @@
 /* ---- making and freeing -------------------------------------------------------------------------------------------
  */
 
+static bool is_within_limits(const struct backend_device *backend, uint32_t rank, const uint64_t *shape)
+{
+	bool within = rank <= backend->desc.caps.rank_max;
+
+	for (uint32_t axis = 0; within && axis < rank; axis++)
+		within = shape[axis] <= backend->desc.caps.extent_max;
+	return within;
+}
+
 static int limits_check(const struct backend_device *backend, uint32_t rank, const uint64_t *shape)
 {
 	const struct pinion_caps *caps = &backend->desc.caps;
@@ -142,6 +151,9 @@ PINION_API int pinion_array_share(const struct pinion_array *src, struct pinion_
 	if (!backends_share(src->dev->backend, dev->backend))
 		return fail(EINVAL, "devices '%s' and '%s' share no memory; copy the array",
 			    src->dev->backend->desc.key, dev->backend->desc.key);
+	ret = limits_check(dev->backend, src->whole.rank, src->whole.shape);
+	if (ret)
+		return ret;
 	return array_over(dev, storage_ref(src->storage), src->whole.rank, src->whole.shape, out);
 }
 
@@ -163,13 +175,17 @@ int array_layout(const struct pinion_array *array, const struct pinion_view *lay
 	return ret;
 }
 
+/* A layout may have more axes, or longer ones, than the array that was made within the device's limits. */
 static int operand_check(const struct backend_device *backend, const struct pinion_operand *o, struct pinion_view *view)
 {
+	int ret;
+
 	assert(o->array);
 	if (!backends_share(backend, o->array->dev->backend))
 		return fail(EINVAL, "device mismatch: an operand is on '%s', the result on '%s'; copy it there first",
 			    o->array->dev->backend->desc.key, backend->desc.key);
-	return array_layout(o->array, o->layout, view);
+	ret = array_layout(o->array, o->layout, view);
+	return ret ? ret : limits_check(backend, view->rank, view->shape);
 }
 
 static int same_shape(const struct pinion_view *dst, const struct pinion_view *src)
@@ -393,7 +409,7 @@ PINION_API int pinion_array_fill(struct pinion_array *dst, const struct pinion_v
 			    pinion_dtype_name(view.dtype));
 	if (!pinion_view_elements(&view))
 		return 0;
-	if (backend->ops.fill == backend_defaults.fill)
+	if (backend->ops.fill == backend_defaults.fill || !is_within_limits(backend, view.rank, view.shape))
 		return edit_on_host(dst, &view, edit_fill, value);
 	return backend->ops.fill(backend, &view, value);
 }
@@ -414,10 +430,13 @@ PINION_API int pinion_array_matmul(const struct pinion_array *lhs, const struct 
 	if (ret)
 		return ret;
 	shape = a;
-	/* Ranks that do not go together are refused by the run; the shape is only made from what is there. */
+	/* Ranks that do not go together are refused below; the shape is only made from what is there. */
 	if (a.rank >= 2 && b.rank >= 2)
 		shape.shape[a.rank - 1] = b.shape[b.rank - 1];
-	ret = array_like(lhs->dev, a.dtype, &shape, &made);
+	/* Before memory is taken, which may be much for a product that there is not. */
+	ret = matmul_check(&(struct backend_call){ .dst = shape, .src = { a, b }, .srcs = 2 });
+	if (!ret)
+		ret = array_like(lhs->dev, a.dtype, &shape, &made);
 	return ret ? ret : run_into(PINION_OP_MATMUL, made, in, 2, out);
 }
 
