@@ -90,6 +90,15 @@ PINION_API int pinion_device_at(struct pinion_context *ctx, size_t i, struct pin
 	return ret ? ret : handle(ctx, &at, key, out);
 }
 
+int device_next(struct pinion_context *ctx, uint32_t *place, struct pinion_device **out)
+{
+	struct counts_device at;
+	char key[PINION_KEY_MAX + 1];
+	int ret = counts_device_next(ctx->counts, place, &at, key);
+
+	return ret ? ret : handle(ctx, &at, key, out);
+}
+
 PINION_API int pinion_device_remove(struct pinion_device *dev)
 {
 	int ret = device_check(dev);

@@ -17,6 +17,9 @@ static inline int device_check(const struct pinion_device *dev)
  */
 enum pinion_fit device_fit(struct pinion_device *dev, uint64_t bytes);
 
+/* Handles on all devices, one a call, from *@place 0 on; -ENOENT without a sentence: that was all. */
+int device_next(struct pinion_context *ctx, uint32_t *place, struct pinion_device **out);
+
 static inline int device_pending_all(struct pinion_device *dev, uint32_t *n)
 {
 	const struct counts_device *at = &dev->at;

@@ -2,11 +2,10 @@
 #include <pinion/pick.h>
 
 #include "../error.h"
-#include "../work/account.h"
+#include "device.h"
 #include "select.h"
 
 #include <errno.h>
-#include <pinion/device.h>
 #include <pinion/signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +23,7 @@ struct choices {
 	struct choice *choice;
 	size_t n;
 	char why[SENTENCE_MAX]; /* of each that was refused */
-	int err;		/* of the last */
+	int err;		/* of the last that has it not; of the first, where none has any */
 };
 
 static const char *const policies[] = {
@@ -55,10 +54,22 @@ PINION_API int pinion_policy_parse(const char *name, enum pinion_policy *out)
 
 /* ---- the devices to choose from ------------------------------------------------------------------------------------ */
 
+static bool has(const struct choices *cs, const struct pinion_device *dev)
+{
+	for (size_t i = 0; i < cs->n; i++)
+		if (cs->choice[i].dev == dev)
+			return true;
+	return false;
+}
+
+/* A device that was named twice is one. */
 static int add(struct choices *cs, struct pinion_device *dev)
 {
-	struct choice *grown = reallocarray(cs->choice, cs->n + 1, sizeof(*grown));
+	struct choice *grown;
 
+	if (has(cs, dev))
+		return 0;
+	grown = reallocarray(cs->choice, cs->n + 1, sizeof(*grown));
 	if (!grown)
 		return fail(ENOMEM, "no memory to pick from %zu devices", cs->n + 1);
 	cs->choice = grown;
@@ -66,25 +77,34 @@ static int add(struct choices *cs, struct pinion_device *dev)
 	return 0;
 }
 
-static int gather(struct pinion_context *ctx, const struct pinion_want *want, struct choices *cs)
+static int gather_named(struct pinion_context *ctx, const struct pinion_want *want, struct choices *cs)
 {
 	struct pinion_device *dev;
 	int ret = 0;
 
-	if (want->keys && want->key_count > PINION_SET_MAX)
+	if (want->key_count > PINION_SET_MAX)
 		return fail(EINVAL, "pinion_want.key_count is %zu, and a pick is from at most %d devices", want->key_count,
 			    PINION_SET_MAX);
-	for (size_t i = 0; want->keys && !ret && i < want->key_count; i++) {
+	for (size_t i = 0; !ret && i < want->key_count; i++) {
 		ret = pinion_device_find(ctx, want->keys[i], &dev);
 		if (!ret)
 			ret = add(cs, dev);
 	}
-	for (size_t i = 0; !want->keys && !ret && !pinion_device_at(ctx, i, &dev); i++)
-		if (dev->at.entry->has_queue)
-			ret = add(cs, dev);
-	if (!ret && !cs->n)
-		ret = fail(ENOENT, "there is no device with a queue to pick; add one");
-	return ret;
+	return ret || cs->n ? ret : fail(ENOENT, "pinion_want.keys names no device; NULL is all that have a queue");
+}
+
+static int gather_all(struct pinion_context *ctx, struct choices *cs)
+{
+	struct pinion_device *dev;
+	uint32_t place = 0;
+	int ret;
+
+	while (!(ret = device_next(ctx, &place, &dev)))
+		if (dev->at.entry->has_queue && (ret = add(cs, dev)))
+			return ret;
+	if (ret != -ENOENT)
+		return ret;
+	return cs->n ? 0 : fail(ENOENT, "there is no device with a queue to pick; add one");
 }
 
 static void look(struct choices *cs)
@@ -223,7 +243,9 @@ static void note_refusal(struct choices *cs, struct choice *c, int err)
 
 	sentence_get(sentence);
 	c->refused = true;
-	cs->err = err;
+	/* That one has no room, or somebody has it, says more than that another was removed or has nothing to claim. */
+	if (!cs->err || err == -ENOSPC || err == -EBUSY)
+		cs->err = err == -ESTALE ? -ENOENT : err;
 	snprintf(cs->why + at, sizeof(cs->why) - at, "%s%s", at ? "; " : "", sentence);
 }
 
@@ -273,7 +295,7 @@ PINION_API int pinion_pick(struct pinion_context *ctx, const struct pinion_want 
 	if (!ret && !pinion_policy_name(own.policy))
 		ret = fail(EINVAL, "pinion_want.policy is %d, not one of enum pinion_policy", own.policy);
 	if (!ret)
-		ret = gather(ctx, &own, &cs);
+		ret = own.keys ? gather_named(ctx, &own, &cs) : gather_all(ctx, &cs);
 	if (!ret)
 		ret = pick(ctx, &cs, &own, out);
 	free(cs.choice);

@@ -61,6 +61,17 @@ static void look(struct counts *c, const struct counts_device *dev, struct claim
 	}
 }
 
+static int fail_room(const char *key, const struct claims_sum *sum, const struct counter_claim *want, uint64_t budget)
+{
+	char most[80] = "";
+
+	if (sum->most)
+		snprintf(most, sizeof(most), "; the largest claim, %llu, is of process %d", (unsigned long long)sum->most, sum->most_pid);
+	return fail(ENOSPC, "'%s' has %llu of %llu bytes left, %llu are asked for%s", key,
+		    (unsigned long long)(budget > sum->bytes ? budget - sum->bytes : 0), (unsigned long long)budget,
+		    (unsigned long long)want->bytes, most);
+}
+
 static int check(const struct counts_device *dev, const struct claims_sum *sum, const struct counter_claim *want, uint64_t budget,
 		 uint32_t capacity)
 {
@@ -72,9 +83,7 @@ static int check(const struct counts_device *dev, const struct claims_sum *sum, 
 		return fail(EBUSY, "'%s' cannot be had exclusively: %u claims stand, the largest of process %d", key, sum->count,
 			    sum->most_pid);
 	if (want->bytes > budget || sum->bytes > budget - want->bytes)
-		return fail(ENOSPC, "'%s' has %llu of %llu bytes left, %llu are asked for; the largest claim, %llu, is of process %d", key,
-			    (unsigned long long)(budget > sum->bytes ? budget - sum->bytes : 0), (unsigned long long)budget,
-			    (unsigned long long)want->bytes, (unsigned long long)sum->most, sum->most_pid);
+		return fail_room(key, sum, want, budget);
 	if (want->units > capacity || sum->units > capacity - want->units)
 		return fail(ENOSPC, "'%s' has %llu of %u units left, %u are asked for", key,
 			    (unsigned long long)(capacity > sum->units ? capacity - sum->units : 0), capacity, want->units);

@@ -165,6 +165,23 @@ int counts_device_at(struct counts *c, uint32_t i, struct counts_device *out, ch
 	return ret ? fail(ENOENT, "there are no more devices") : 0;
 }
 
+int counts_device_next(struct counts *c, uint32_t *place, struct counts_device *out, char key[PINION_KEY_MAX + 1])
+{
+	uint32_t d = *place;
+
+	counter_lock(&c->file->head.lock);
+	while (d < COUNTER_DEVICES && !c->file->device[d].generation)
+		d++;
+	if (d < COUNTER_DEVICES) {
+		describe(c, d, out);
+		memcpy(key, out->entry->key, PINION_KEY_MAX);
+		key[PINION_KEY_MAX] = 0;
+	}
+	counter_unlock(&c->file->head.lock);
+	*place = d + 1;
+	return d < COUNTER_DEVICES ? 0 : -ENOENT;
+}
+
 static int stale(const struct counts_device *dev)
 {
 	return fail(ESTALE, "the device with generation %llu was removed; find it again by its key",

@@ -161,6 +161,11 @@ int counts_device_add(struct counts *c, const char *key, const struct pinion_dev
 int counts_device_find(struct counts *c, const char *key, struct counts_device *out);
 /* *@key: the key it has there. */
 int counts_device_at(struct counts *c, uint32_t i, struct counts_device *out, char key[PINION_KEY_MAX + 1]);
+/*
+ * The first device from *@place on, which is then the place after it: nobody who was there all the time is passed by, whatever
+ * is added and removed meanwhile. -ENOENT without a sentence: the end.
+ */
+int counts_device_next(struct counts *c, uint32_t *place, struct counts_device *out, char key[PINION_KEY_MAX + 1]);
 int counts_device_remove(struct counts *c, const struct counts_device *dev);
 
 /* Binds a free lane of this slot to @dev; @shared is recorded for readers. -EAGAIN none is free; -ESTALE. */

@@ -75,7 +75,10 @@ int pinion_device_add(struct pinion_context *ctx, const char *key, const struct 
  */
 int pinion_device_remove(struct pinion_device *dev);
 
-/* The i-th device of the table, in no order that means anything; -ENOENT past the end. Borrowed until pinion_close(). */
+/*
+ * The i-th device of the table, in no order that means anything; -ENOENT past the end. Borrowed until pinion_close(). Who goes
+ * through all of them while one is removed may pass another one by.
+ */
 int pinion_device_at(struct pinion_context *ctx, size_t i, struct pinion_device **out);
 
 /* The key it was added by, also when it was removed since; "" in a forked child. Borrowed until pinion_close(). */
