@@ -51,6 +51,8 @@ PINION_API int pinion_device_add(struct pinion_context *ctx, const char *key, co
 		ret = opts_in(&own, sizeof(own), opts, "pinion_device_opts");
 	if (!ret && !key)
 		ret = fail(EINVAL, "a device needs a key");
+	if (!ret)
+		ret = registry_reserved(key);
 	if (ret)
 		return ret;
 	/* What a backend says of its own device is not the caller's to choose. */

@@ -223,12 +223,8 @@ const struct backend_device *registry_at(size_t i)
 	return l ? &l->dev : NULL;
 }
 
-int registry_why_not(const char *name)
+int registry_reserved(const char *name)
 {
-	pthread_once(&once, ask_all);
-	for (const struct absence *a = absent; a; a = a->next)
-		if (!strcmp(a->name, name))
-			return fail(a->err, "%s", a->why);
 	for (size_t i = 0; i < sizeof(reserved) / sizeof(*reserved); i++)
 		if (!strcmp(reserved[i], name))
 			return fail(EOPNOTSUPP,
@@ -236,4 +232,13 @@ int registry_why_not(const char *name)
 				    "on Linux",
 				    name, name);
 	return 0;
+}
+
+int registry_why_not(const char *name)
+{
+	pthread_once(&once, ask_all);
+	for (const struct absence *a = absent; a; a = a->next)
+		if (!strcmp(a->name, name))
+			return fail(a->err, "%s", a->why);
+	return registry_reserved(name);
 }

@@ -17,6 +17,9 @@ const struct backend_device *registry_at(size_t i);
  */
 int registry_why_not(const char *name);
 
+/* -EOPNOTSUPP and a sentence: no device may be called so. */
+int registry_reserved(const char *name);
+
 /* What a device has that was added by its key alone: every op is the default. */
 extern const struct backend_device registry_nobody;
 

@@ -68,7 +68,10 @@ static int measure_size(const struct pair *p, uint64_t bytes, int64_t *ns)
 	return ret;
 }
 
-/* What a page takes is the latency, and what more bytes take beyond it is the bandwidth. */
+/*
+ * What a page takes is the latency, and what more bytes take beyond it is the bandwidth. Where it took longer than all of them
+ * somebody else had the processor meanwhile: then the figures are those of the larger copy alone.
+ */
 static int measure(struct pair *p)
 {
 	int64_t small, large;
@@ -78,8 +81,8 @@ static int measure(struct pair *p)
 		ret = measure_size(p, LARGE, &large);
 	if (ret)
 		return ret;
-	p->latency_ns = small;
-	p->bytes_per_ns = (double)(LARGE - SMALL) / (large > small ? large - small : 1);
+	p->latency_ns = small < large ? small : 0;
+	p->bytes_per_ns = small < large ? (double)(LARGE - SMALL) / (large - small) : (double)LARGE / large;
 	return 0;
 }
 

@@ -21,12 +21,18 @@ static off_t row_offset(uint32_t k)
 	return offsetof(struct counter_file, claim) + k * sizeof(struct counter_claim);
 }
 
-/* Whether any description holds the byte of row @k. The context's own descriptor holds none, so it may ask. */
-static bool is_held(const struct counts *c, uint32_t k)
+/* Whether a description other than that of @fd holds the byte of row @k. */
+static bool is_held_besides(int fd, uint32_t k)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = row_offset(k), .l_len = 1 };
 
-	return fcntl(c->fd, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
+	return fcntl(fd, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
+}
+
+/* Whether any does. The context's own descriptor holds none, so it may ask. */
+static bool is_held(const struct counts *c, uint32_t k)
+{
+	return is_held_besides(c->fd, k);
 }
 
 static void add_row(struct claims_sum *sum, const struct counter_claim *row)
@@ -293,7 +299,8 @@ int counts_claim_of(struct counts *c, int fd, struct counter_claim *claim)
 	if (at < first || (at - first) % sizeof(struct counter_claim) || k >= COUNTER_CLAIMS)
 		return fail(EINVAL, "descriptor %d is no claim", fd);
 	counter_lock(&c->file->head.lock);
-	if (k >= c->file->head.claims_used || !is_held(c, k))
+	/* By this very one: a descriptor of the file that is only placed there would leave the claim to its true holder. */
+	if (k >= c->file->head.claims_used || !is_held(c, k) || is_held_besides(fd, k))
 		claim->generation = 0;
 	else
 		*claim = c->file->claim[k];

@@ -189,6 +189,7 @@ START_TEST(metal_is_reserved_and_says_so)
 	ck_ok(pinion_open(NULL, &ctx));
 	ck_assert_int_eq(pinion_device_find(ctx, "metal", &dev), -EOPNOTSUPP);
 	ck_assert_ptr_nonnull(strstr(pinion_error(), "reserved"));
+	ck_assert_int_eq(pinion_device_add(ctx, "metal", NULL, &dev), -EOPNOTSUPP);
 	ck_assert_int_eq(pinion_device_find(ctx, "metals", &dev), -ENOENT);
 	ck_assert_ptr_eq(dev, (void *)1);
 	pinion_close(ctx);

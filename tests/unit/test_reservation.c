@@ -280,6 +280,8 @@ START_TEST(what_is_no_claim_is_not_adopted)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", pinion_reservation_fd(a));
 	fd = open(path, O_RDWR);
 	ck_assert_int_eq(pinion_reservation_adopt(ctx, fd, &r), -EINVAL);
+	lseek(fd, lseek(pinion_reservation_fd(a), 0, SEEK_CUR), SEEK_SET);
+	ck_assert_int_eq(pinion_reservation_adopt(ctx, fd, &r), -EINVAL);
 	close(fd);
 	pinion_reservation_free(a);
 	ck_assert_ptr_null(r);

@@ -341,7 +341,7 @@ START_TEST(unknown_ranks_with_comfortable)
 		{ "tight, unknown", MEMORY(100, 100), GONE, 1 },
 		{ "unknown, tight", GONE, MEMORY(100, 100), 0 },
 		{ "unknown, does not fit", GONE, MEMORY(99, 900), 0 },
-		{ "unknown and saturated, tight and idle", MUTE(900, 0, 1), QUEUE(100, 100, 0, 1), 0 },
+		{ "unknown and saturated, tight and idle", QUEUE(900, 0, 4, 1), QUEUE(100, 100, 0, 1), 0 },
 	};
 	struct pinion_candidate list[] = { candidate(CUDA, 0, 600, 100), candidate(CUDA, 1, 300, 100) };
 	struct pinion_set *set = set_of(list, 2);

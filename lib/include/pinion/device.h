@@ -65,7 +65,7 @@ int pinion_device_find(struct pinion_context *ctx, const char *key, struct pinio
 /*
  * Adds a device, or finds the one that has the key (its values win). A key is 1 to 63 printable characters without
  * space and names the physical thing: a UUID, a PCI address, a service; never an ordinal. Borrowed until pinion_close().
- * Errors: -EINVAL the key; -ENOSPC the table holds 64 devices that are all in use.
+ * Errors: -EINVAL the key; -EOPNOTSUPP "metal", which is reserved; -ENOSPC the table holds 64 devices that are all in use.
  */
 int pinion_device_add(struct pinion_context *ctx, const char *key, const struct pinion_device_opts *opts, struct pinion_device **out);
 
