@@ -54,8 +54,19 @@ static void pass_on(int sig)
 		kill(child, sig);
 }
 
+/* What asks this process to end waits, so that it is not lost between the command's start and pass_signals(). */
+static void hold_signals(sigset_t *before)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, before);
+}
+
 /* The command hears what asks this process to end; a terminal sends SIGINT to both, so that one is left to it. */
-static void pass_signals(void)
+static void pass_signals(const sigset_t *before)
 {
 	struct sigaction pass = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
 
@@ -63,10 +74,12 @@ static void pass_signals(void)
 	sigaction(SIGHUP, &pass, NULL);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGQUIT, SIG_IGN);
+	sigprocmask(SIG_SETMASK, before, NULL);
 }
 
-static void become(char **command, int claim_fd)
+static void become(char **command, int claim_fd, const sigset_t *before)
 {
+	sigprocmask(SIG_SETMASK, before, NULL);
 	fcntl(claim_fd, F_SETFD, 0);
 	execvp(command[0], command);
 	complain("%s: %s", command[0], strerror(errno));
@@ -89,6 +102,7 @@ static int run_claimed(const struct run *run, struct pinion_reservation *r)
 {
 	struct pinion_ticket ticket = { 0 };
 	struct pinion_device *dev;
+	sigset_t before;
 	pid_t pid;
 	int code, ret = pinion_reservation_device(r, &dev);
 
@@ -100,11 +114,12 @@ static int run_claimed(const struct run *run, struct pinion_reservation *r)
 	if (ret)
 		return refused(ret);
 	setenv("PINION_DEVICE", pinion_device_key(dev), 1);
+	hold_signals(&before);
 	pid = fork();
 	if (pid == 0)
-		become(run->command, pinion_reservation_fd(r));
+		become(run->command, pinion_reservation_fd(r), &before);
 	child = pid;
-	pass_signals();
+	pass_signals(&before);
 	if (pid < 0) {
 		complain("starting the command: %s", strerror(errno));
 		code = EXIT_NOT_RUN;
