@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "registry.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pinion/type.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,12 +43,22 @@ static bool is_rate(double rate)
 	return isfinite(rate) && rate > 0;
 }
 
+/* What pinion_device_add() takes; another could never be found. */
+static bool is_key(const char *key)
+{
+	if (!key || !*key || strlen(key) > PINION_KEY_MAX || registry_reserved(key))
+		return false;
+	while (*key && isgraph((unsigned char)*key))
+		key++;
+	return !*key;
+}
+
 static int caps_check(const struct backend_desc *desc)
 {
 	const struct pinion_caps *caps = &desc->caps;
 
-	if (!desc->key || !*desc->key || strlen(desc->key) > PINION_KEY_MAX)
-		return refuse(desc, "a key has 1 to 63 characters");
+	if (!is_key(desc->key))
+		return refuse(desc, "a key has 1 to 63 printable characters without space, and is not reserved");
 	if (!pinion_backend_name(caps->backend) || caps->location.kind != caps->backend)
 		return refuse(desc, "its location is of another kind than its backend");
 	if (caps->substrate < PINION_SUBSTRATE_HOST || caps->substrate > PINION_SUBSTRATE_METAL)
@@ -77,24 +89,36 @@ static bool can_place(const struct backend_desc *desc, const struct backend_ops 
 	return ops->upload != backend_defaults.upload && ops->download != backend_defaults.download;
 }
 
-/* What has no address cannot be the result of anything. */
+static int quant_kernels_check(const struct backend_desc *desc)
+{
+	for (size_t i = 0; i < desc->quant_kernel_count; i++) {
+		const struct backend_quant_kernel *k = &desc->quant_kernels[i];
+		uint64_t bytes;
+
+		if (!pinion_op_name(k->op) || !k->run || pinion_type_bytes(k->type, 0, &bytes))
+			return refuse(desc, "a quantized kernel without an op, a block format or a function");
+		for (size_t j = 0; j < i; j++)
+			if (desc->quant_kernels[j].op == k->op && desc->quant_kernels[j].type == k->type)
+				return refuse(desc, "two quantized kernels for one op and block format");
+	}
+	return 0;
+}
+
+/* What has no address, or no encoding, cannot be the result of anything. */
 static int kernels_check(const struct backend_desc *desc, const struct backend_ops *ops)
 {
 	for (size_t i = 0; i < desc->kernel_count; i++) {
 		const struct backend_kernel *k = &desc->kernels[i];
 
-		if (!pinion_op_name(k->op) || !pinion_dtype_bytes(k->dtype) || !k->run)
-			return refuse(desc, "a kernel without an op, an element size or a function");
+		if (!pinion_op_name(k->op) || !pinion_dtype_bytes(k->dtype) || k->dtype == PINION_DTYPE_F8E6M2 || !k->run)
+			return refuse(desc, "a kernel without an op, a dtype that an array can have, or a function");
 		if (!can_place(desc, ops, k))
 			return refuse(desc, "a kernel without copy for its dtype, and no upload and download instead");
 		for (size_t j = 0; j < i; j++)
 			if (desc->kernels[j].op == k->op && desc->kernels[j].dtype == k->dtype)
 				return refuse(desc, "two kernels for one op and dtype");
 	}
-	for (size_t i = 0; i < desc->quant_kernel_count; i++)
-		if (!pinion_op_name(desc->quant_kernels[i].op) || !desc->quant_kernels[i].run)
-			return refuse(desc, "a quantized kernel without an op or a function");
-	return 0;
+	return quant_kernels_check(desc);
 }
 
 /* A path over which nothing could go would be found out by the copy only. */
