@@ -804,6 +804,35 @@ START_TEST(shapes_over_the_limits_are_refused)
 }
 END_TEST
 
+/* No kernel sees more axes, or longer ones, than its device takes: not by a layout, and not by sharing. */
+START_TEST(layouts_and_shares_over_the_limits_are_refused)
+{
+	struct pinion_device *plain = find("plain"), *cpu = find("cpu");
+	struct pinion_operand dst, src[2];
+	struct pinion_array *a, *other = (void *)1;
+	struct pinion_view deep, row, column;
+
+	ck_ok(pinion_array_zeros(plain, PINION_DTYPE_F32, 2, (uint64_t[]){ 1, 1 }, &a));
+	ck_ok(pinion_view_broadcast(pinion_array_view(a), 4, (uint64_t[]){ 1, 1, 1, 1 }, &deep));
+	ck_ok(pinion_view_broadcast(pinion_array_view(a), 2, (uint64_t[]){ 1, 101 }, &row));
+	ck_ok(pinion_view_broadcast(pinion_array_view(a), 2, (uint64_t[]){ 101, 1 }, &column));
+	dst = src[0] = src[1] = (struct pinion_operand){ a, &deep };
+	ck_assert_int_eq(pinion_array_run(PINION_OP_MATMUL, &dst, src, 2, NULL, 0), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "up to 3 axes"));
+	dst.layout = NULL;
+	src[0].layout = &row;
+	src[1].layout = &column;
+	ck_assert_int_eq(pinion_array_run(PINION_OP_MATMUL, &dst, src, 2, NULL, 0), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "up to 100"));
+	pinion_array_free(a);
+	ck_ok(pinion_array_zeros(cpu, PINION_DTYPE_F32, 1, (uint64_t[]){ 65 }, &a));
+	ck_assert_int_eq(pinion_array_share(a, find("lean"), &other), -EINVAL);
+	ck_assert_ptr_eq(other, (void *)1);
+	pinion_array_free(a);
+	pinion_close(ctx);
+}
+END_TEST
+
 /* ---- paths
  * ----------------------------------------------------------------------------------------------------------------------------
  */
@@ -1091,6 +1120,7 @@ static Suite *backend_suite(void)
 	tcase_add_test(c, any_op_goes_anywhere_on_the_host);
 	tcase_add_test(c, a_candidates_kernel_takes_storages_of_arrays_and_others);
 	tcase_add_test(c, shapes_over_the_limits_are_refused);
+	tcase_add_test(c, layouts_and_shares_over_the_limits_are_refused);
 	tcase_add_test(c, the_cheapest_advertised_path_is_taken);
 	tcase_add_test(c, figures_that_were_not_measured_are_the_fallback_ones);
 	tcase_add_test(c, what_is_not_advertised_is_staged);

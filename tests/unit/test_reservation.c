@@ -307,6 +307,47 @@ START_TEST(a_removed_device_leaves_the_claim_without_one)
 }
 END_TEST
 
+/* In another process, so that the claim is not its own. Returns 0, or the step that went wrong. */
+static int crowd_out(const char *key)
+{
+	struct pinion_device *found;
+	char other[32];
+
+	if (pinion_open(NULL, &ctx))
+		return 1;
+	for (int i = 0; i < 64; i++) {
+		snprintf(other, sizeof(other), "res-crowd-%d", i);
+		if (pinion_device_add(ctx, other, NULL, &found))
+			return 2;
+	}
+	if (pinion_device_find(ctx, key, &found))
+		return 3;
+	return pinion_device_remove(found) == -EBUSY ? 0 : 4;
+}
+
+/* Else the same device could be added again and claimed a second time. */
+START_TEST(a_device_that_is_claimed_stays)
+{
+	struct pinion_reservation_info info = { .size = sizeof(info) };
+	struct pinion_device_opts opts = { .size = sizeof(opts), .budget = BUDGET };
+	struct pinion_reservation *r;
+	struct pinion_device *held;
+	int status;
+	pid_t pid;
+
+	ck_ok(pinion_device_add(ctx, "res-held", &opts, &held));
+	ck_ok(reserve_on(held, BUDGET, 0, true, &r));
+	pid = fork();
+	if (!pid)
+		_exit(crowd_out("res-held"));
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	ck_ok(pinion_reservation_info(r, &info));
+	pinion_reservation_free(r);
+	ck_ok(pinion_device_remove(held));
+}
+END_TEST
+
 START_TEST(a_thousand_claims_and_one_more)
 {
 	struct pinion_reservation *r[1024], *none = NULL;
@@ -342,6 +383,7 @@ static Suite *reservation_suite(void)
 	tcase_add_test(tc, the_last_holders_death_frees_it_at_once);
 	tcase_add_test(tc, what_is_no_claim_is_not_adopted);
 	tcase_add_test(tc, a_removed_device_leaves_the_claim_without_one);
+	tcase_add_test(tc, a_device_that_is_claimed_stays);
 	tcase_add_test(tc, a_thousand_claims_and_one_more);
 	suite_add_tcase(s, tc);
 	return s;

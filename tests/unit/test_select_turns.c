@@ -88,6 +88,44 @@ START_TEST(sets_used_alternately_do_not_take_each_others_turns)
 }
 END_TEST
 
+/* Whatever their devices are: no two of them share a place by chance. And sets of which there are more than places. */
+START_TEST(sets_of_any_devices_come_out_even_in_alternation)
+{
+	struct pinion_selector_opts opts = { .rotate = true };
+	struct pinion_selector *all = selector(CHAINED, &opts);
+	struct pinion_set *sets[40];
+	unsigned int first[COUNT(sets)] = { 0 };
+
+	for (uint32_t i = 0; i < COUNT(sets); i++) {
+		struct pinion_candidate list[] = { candidate(PINION_BACKEND_CUDA, 2 * i, 300, 300),
+						   candidate(PINION_BACKEND_CUDA, 2 * i + 1, 300, 300) };
+
+		sets[i] = set_of(list, 2, false);
+	}
+	for (size_t b = 1; b < COUNT(sets); b++) {
+		struct pinion_selector *s = selector(CHAINED, &opts);
+		unsigned int of_a = 0, of_b = 0;
+
+		for (int i = 0; i < 100; i++) {
+			of_a += pick(s, sets[0]) == 0;
+			of_b += pick(s, sets[b]) == 0;
+		}
+		ck_assert_uint_eq(of_a, 50);
+		ck_assert_uint_eq(of_b, 50);
+		pinion_selector_unref(s);
+	}
+	for (int i = 0; i < 1000; i++)
+		for (size_t b = 0; b < COUNT(sets); b++)
+			first[b] += pick(all, sets[b]) == 0;
+	for (size_t b = 0; b < COUNT(sets); b++) {
+		ck_assert_uint_ge(first[b], 400);
+		ck_assert_uint_le(first[b], 600);
+		pinion_set_free(sets[b]);
+	}
+	pinion_selector_unref(all);
+}
+END_TEST
+
 START_TEST(the_winner_does_not_take_turns)
 {
 	struct pinion_selector_opts opts = { .rotate = true };
@@ -110,6 +148,7 @@ static Suite *suite(void)
 	tcase_add_test(c, a_thousand_picks_over_two_idle_devices_are_500_each);
 	tcase_add_test(c, only_candidates_with_the_best_key_take_turns);
 	tcase_add_test(c, sets_used_alternately_do_not_take_each_others_turns);
+	tcase_add_test(c, sets_of_any_devices_come_out_even_in_alternation);
 	tcase_add_test(c, the_winner_does_not_take_turns);
 	suite_add_tcase(s, c);
 	return s;
