@@ -265,6 +265,9 @@ static int check_alloc(const struct pinion_alloc *args, u64 *bytes)
 	ret = check_node(args);
 	if (ret)
 		return ret;
+	/* The policy of a shmem file follows the task's; a node cannot be told it. */
+	if (args->flags & PINION_ALLOC_SHMEM && (!COMPAT_NEEDS_SHMEM || args->node != PINION_NODE_ANY))
+		return -EOPNOTSUPP;
 	/* Where the limits were lifted: the machine need not be emptied to find that out. */
 	return *bytes >> PAGE_SHIFT > totalram_pages() ? -ENOMEM : 0;
 }

@@ -11,7 +11,6 @@
 #include <linux/sched/signal.h>
 #include <linux/shmem_fs.h>
 
-#include "compat.h"
 #include "fault.h"
 #include "pages.h"
 #include "trace.h"
@@ -79,9 +78,6 @@ struct pages *pages_alloc_shmem(struct payer *payer, const struct pinion_alloc *
 	struct pages *pages;
 	int ret;
 
-	/* The policy of a shmem file follows the task's; a node cannot be told it. */
-	if (!COMPAT_NEEDS_SHMEM || args->node != PINION_NODE_ANY)
-		return ERR_PTR(-EOPNOTSUPP);
 	pages = pages_new(payer, &shmem_ops, bytes, nr, args->name);
 	if (IS_ERR(pages))
 		return pages;

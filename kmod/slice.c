@@ -183,6 +183,24 @@ static int hand_over(struct pages *pages, struct vm_area_struct *vma)
 	return call_mmap(pages->map_file, vma);
 }
 
+/*
+ * Whether the slice shows all that its mapping's file has. A mapping that is handed over belongs to that file, and while it is
+ * shared, remap_file_pages() moves it to any other place there and asks nobody else.
+ */
+static bool shows_all(const struct slice *slice)
+{
+	const struct pages *pages = slice->pages;
+
+	if (!pages->map_file)
+		return true;
+	return !pages->map_first && !slice->first && slice->nr << PAGE_SHIFT == i_size_read(file_inode(pages->map_file));
+}
+
+static bool may_write(const struct slice *slice)
+{
+	return slice->rights & PINION_RIGHT_WRITE && shows_all(slice);
+}
+
 static int slice_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 {
 	struct slice *slice = dmabuf->priv;
@@ -198,9 +216,9 @@ static int slice_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 	if (vma->vm_flags & VM_EXEC)
 		return -EACCES;
 	sealed = ops->write_sealed && ops->write_sealed(slice->pages);
-	if (sealed || !(slice->rights & PINION_RIGHT_WRITE)) {
+	if (sealed || !may_write(slice)) {
 		if (vma->vm_flags & VM_WRITE)
-			return slice->rights & PINION_RIGHT_WRITE ? -EPERM : -EACCES;
+			return may_write(slice) ? -EPERM : -EACCES;
 		/* An importer's own file may be open for writing; as a read-only open of ours, it must never become writable. */
 		clear |= VM_MAYWRITE | VM_SHARED;
 	}

@@ -126,7 +126,8 @@ struct pinion_alloc {
 
 /*
  * SLICE: another slice over part of the pages of fd. offset and length are multiples of a page inside it. The new
- * descriptor is opened for reading, or for both with RIGHT_WRITE. READ is always part of rights.
+ * descriptor is opened for reading, or for both with RIGHT_WRITE. READ is always part of rights. A part of pages of
+ * ALLOC_SHMEM or of a memfd cannot be mapped for writing (EACCES): the kernel would let its holder move the mapping to the rest.
  */
 struct pinion_slice {
 	__u32 size;

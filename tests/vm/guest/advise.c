@@ -434,8 +434,8 @@ static void try_remap(const struct kind *kind)
 }
 
 /*
- * A memfd's mapping is the memfd's own. By a slice that cannot be written, its part is all that can be reached. (By one that
- * can be, remap_file_pages() reaches the rest of the memfd: the kernel asks nobody but the memfd.)
+ * A memfd's mapping is the memfd's own, and a shared one could be moved to the rest of it: the kernel asks nobody but the
+ * memfd. So a part is mapped for reading only, whatever the rights.
  */
 static void try_remap_memfd(void)
 {
