@@ -3,10 +3,14 @@
 
 #include "deadline.h"
 #include "error.h"
+#include "provider/kmod.h"
 #include "work/account.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +29,32 @@ PINION_API int64_t pinion_deadline_in(int64_t ns)
 	return __builtin_add_overflow(now, ns, &deadline) ? PINION_FOREVER : deadline;
 }
 
+/* Chooses the ground: the one that was named, else the module's where it can be had; why not is kept for who asks. */
+static int take_ground(struct pinion_context *ctx, const char *named)
+{
+	int ret;
+
+	if (!named || !*named)
+		named = secure_getenv("PINION_GROUND");
+	if (!named || !*named)
+		named = "auto";
+	ctx->provider = &provider_memfd;
+	if (!strcmp(named, provider_memfd.name)) {
+		snprintf(ctx->ground_why, sizeof(ctx->ground_why), "memfd was asked for");
+		return 0;
+	}
+	if (strcmp(named, provider_kmod.name) && strcmp(named, "auto"))
+		return fail(EINVAL, "the ground is \"kmod\", \"memfd\" or \"auto\", not \"%.64s\"", named);
+	ret = kmod_open(O_RDWR, &ctx->device);
+	if (!ret)
+		ctx->provider = &provider_kmod;
+	else if (strcmp(named, "auto"))
+		return ret;
+	else
+		sentence_get(ctx->ground_why);
+	return 0;
+}
+
 PINION_API int pinion_open(const struct pinion_open_opts *opts, struct pinion_context **out)
 {
 	struct pinion_open_opts own = { .size = sizeof(own) };
@@ -36,7 +66,11 @@ PINION_API int pinion_open(const struct pinion_open_opts *opts, struct pinion_co
 	ctx = calloc(1, sizeof(*ctx));
 	if (!ctx)
 		return fail(ENOMEM, "no memory for a context");
-	ctx->provider = &provider_memfd;
+	ret = take_ground(ctx, own.ground);
+	if (ret) {
+		free(ctx);
+		return ret;
+	}
 	pthread_mutex_init(&ctx->lock, NULL);
 	ret = process_mark(&ctx->mark);
 	if (ret)
@@ -53,6 +87,7 @@ PINION_API int pinion_open(const struct pinion_open_opts *opts, struct pinion_co
 err_dir:
 	rundir_close(&ctx->dir);
 err_free:
+	kmod_close(ctx->device);
 	pthread_mutex_destroy(&ctx->lock);
 	free(ctx);
 	return ret;
@@ -70,6 +105,7 @@ PINION_API void pinion_close(struct pinion_context *ctx)
 	}
 	counts_close(ctx->counts);
 	rundir_close(&ctx->dir);
+	kmod_close(ctx->device);
 	free(ctx);
 }
 
@@ -82,10 +118,11 @@ PINION_API int pinion_context_info(const struct pinion_context *ctx, struct pini
 	if (ret)
 		return ret;
 	own.ground = ctx->provider->name;
+	own.ground_why = ctx->ground_why;
 	own.dir = ctx->dir.path;
 	own.engine = "io_uring";
 	own.page_size = sysconf(_SC_PAGESIZE);
-	own.huge_size = ctx->provider->huge_size(&own.huge_why);
+	own.huge_size = ctx->provider->huge_size(ctx->device, &own.huge_why);
 	own.memlock_limit = getrlimit(RLIMIT_MEMLOCK, &lim) || lim.rlim_cur == RLIM_INFINITY ? UINT64_MAX : lim.rlim_cur;
 	return opts_out(info, &own, sizeof(own), "pinion_context_info");
 }

@@ -7,12 +7,15 @@
 #include <pthread.h>
 
 #include "dispatch/turns.h"
+#include "error.h"
 #include "process.h"
 #include "provider/provider.h"
 #include "rundir.h"
 
 struct pinion_context {
 	const struct provider_ops *provider;
+	struct kmod_device *device;   /* NULL on the memfd ground */
+	char ground_why[SENTENCE_MAX]; /* why not the module; "" on it */
 	struct process_mark mark;
 	struct rundir dir;
 	struct counts *counts;

@@ -36,7 +36,7 @@ static const struct argp_option options[] = {
 	{ .name = "foreground", .key = OPT_FOREGROUND, .doc = "Do not leave a holder behind: serve until SIGTERM, SIGINT or rm" },
 	{ .name = "pages", .key = OPT_PAGES, .arg = "auto|small|huge", .doc = "Pages of the buffer (auto)" },
 	{ .name = "io", .key = OPT_IO, .arg = "auto|direct|buffered", .doc = "How the file is read (auto)" },
-	{ .name = "hold", .key = OPT_HOLD, .arg = "auto|none|locked|registered", .doc = "How the pages are kept in RAM (auto)" },
+	{ .name = "hold", .key = OPT_HOLD, .arg = "auto|none|locked|registered|pinned", .doc = "How the pages are kept in RAM (auto)" },
 	{ 0 },
 };
 
@@ -57,6 +57,7 @@ static const char *const hold_words[] = {
 	[PINION_HOLD_NONE] = "none",
 	[PINION_HOLD_LOCKED] = "locked",
 	[PINION_HOLD_REGISTERED] = "registered",
+	[PINION_HOLD_PINNED] = "pinned",
 	NULL,
 };
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "buffers.h"
 #include "json.h"
 #include "names.h"
 #include "pinion.h"
@@ -11,20 +12,30 @@
 #include <string.h>
 #include <unistd.h>
 
+struct wish {
+	bool json, buffers;
+};
+
 static const struct argp_option options[] = {
+	{ .name = "buffers", .key = 'b', .doc = "List the buffers of the kernel module instead, and who made them" },
 	{ .name = "json", .key = 'j', .doc = "Print an array with an object for each name" },
 	{ 0 },
 };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-	bool *json = state->input;
+	struct wish *wish = state->input;
 
 	(void)arg;
-	if (key != 'j')
-		return ARGP_ERR_UNKNOWN;
-	*json = true;
-	return 0;
+	switch (key) {
+	case 'b':
+		wish->buffers = true;
+		return 0;
+	case 'j':
+		wish->json = true;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
 }
 
 static int add_row(void *arg, const struct pinion_name_info *info)
@@ -95,14 +106,18 @@ static int list_json(struct pinion_context *ctx)
 int cmd_ls(const struct command *cmd, int argc, char **argv)
 {
 	struct pinion_context *ctx;
-	bool json = false;
+	struct wish wish = { 0 };
 	int ret;
 
-	command_parse(cmd, argc, argv, options, parse, &json);
+	command_parse(cmd, argc, argv, options, parse, &wish);
+	if (wish.buffers) {
+		ret = wish.json ? buffers_print_json() : buffers_print(0);
+		return ret ? refused(ret) : EXIT_OK;
+	}
 	ret = pinion_open(NULL, &ctx);
 	if (ret)
 		return refused(ret);
-	ret = json ? list_json(ctx) : list_table(ctx);
+	ret = wish.json ? list_json(ctx) : list_table(ctx);
 	if (ret)
 		ret = refused(ret);
 	pinion_close(ctx);

@@ -70,7 +70,7 @@ int cmd_pick(const struct command *cmd, int argc, char **argv)
 		pinion_reservation_free(r);
 	}
 	if (ret)
-		ret = refused(ret);
+		ret = refused_device(ret);
 	else
 		print(&info, pick.json);
 	pinion_close(ctx);

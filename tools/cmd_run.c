@@ -143,7 +143,7 @@ int cmd_run(const struct command *cmd, int argc, char **argv)
 		return refused(ret);
 	ret = pinion_pick(ctx, &run.want.want, &r);
 	if (ret) {
-		ret = refused(ret);
+		ret = refused_device(ret);
 	} else {
 		ret = run_claimed(&run, r);
 		pinion_reservation_free(r);

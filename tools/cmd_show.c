@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "buffers.h"
 #include "names.h"
 #include "pinion.h"
 #include "table.h"
@@ -95,6 +96,9 @@ int cmd_show(const struct command *cmd, int argc, char **argv)
 		print_info(&info);
 		if (n)
 			print_users(rows, n);
+		/* Of what stands on memfd there is nothing to say, and why not is for doctor. */
+		if (!strcmp(info.hold, "pinned"))
+			buffers_print(info.pid);
 	}
 	free(rows);
 	pinion_close(ctx);

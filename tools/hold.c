@@ -73,12 +73,12 @@ static void print_read(FILE *out, const struct pinion_load_stats *stats)
 
 static void print_buffer(FILE *out, const struct pinion_buffer_info *buf)
 {
-	if (buf->page_size > sysconf(_SC_PAGESIZE))
+	if (buf->page_size > sysconf(_SC_PAGESIZE) || buf->huge_bytes)
 		fprintf(out, ", huge pages %" PRIu64 " of %" PRIu64 " MiB", buf->huge_bytes / MIB, buf->bytes / MIB);
 	else
 		fprintf(out, ", pages of %s", size_text(buf->page_size).s);
-	if (buf->hold == PINION_HOLD_REGISTERED)
-		fprintf(out, ", registered");
+	if (buf->hold == PINION_HOLD_REGISTERED || buf->hold == PINION_HOLD_PINNED)
+		fprintf(out, ", %s", buf->hold == PINION_HOLD_PINNED ? "pinned" : "registered");
 	else
 		fprintf(out, ", %s (%s)", buf->hold == PINION_HOLD_LOCKED ? "locked" : "unlocked", buf->hold_why);
 	fprintf(out, ", %s", buf->rights == PINION_READ ? "sealed read-only" : "writable");

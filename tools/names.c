@@ -36,6 +36,9 @@ struct text name_pages(const struct pinion_name_info *info)
 	/* Asked for in huge pages: the kernel may have found only some. */
 	if (info->page_size > sysconf(_SC_PAGESIZE) && info->huge_bytes < info->bytes)
 		snprintf(t.s, sizeof(t.s), "%.20s %u %%", size_text(info->page_size).s, percent(info->huge_bytes, info->bytes));
+	/* The module rounds to small pages and takes huge ones as far as there are. */
+	else if (info->huge_bytes)
+		snprintf(t.s, sizeof(t.s), "huge %u %%", percent(info->huge_bytes, info->bytes));
 	return t;
 }
 

@@ -15,6 +15,7 @@
 
 static const struct command commands[] = {
 	{ "info", "", "Show what pinion stands on here: ground, runtime directory, pages, limits.", cmd_info },
+	{ "doctor", "", "Say what works here, what could be better, and the line to type.", cmd_doctor },
 	{ "check", "FILE", "Check the header of a model file and show what a load of it needs.", cmd_check },
 	{ "load", "FILE --name NAME", "Load a model file; a holder process keeps it under the name.", cmd_load },
 	{ "ls", "", "List the names that are held.", cmd_ls },
@@ -59,6 +60,12 @@ int exit_code_of(int ret)
 		return EXIT_BUSY;
 	}
 	return EXIT_PROBLEM;
+}
+
+/* A device that is named and not there, or reserved, is absent; elsewhere the same errors speak of files and names. */
+int refused_device(int ret)
+{
+	return refused(ret == -ENOENT || ret == -EOPNOTSUPP ? -ENODEV : ret);
 }
 
 int refused(int ret)
@@ -145,8 +152,8 @@ static void list_commands(void)
 {
 	printf("Usage: pinion COMMAND [OPTION...] [ARGUMENT...]\n\n");
 	for (size_t i = 0; i < COMMANDS; i++)
-		printf("  %-5s %-17s %s\n", commands[i].name, commands[i].args, commands[i].help);
-	printf("\n  help  [COMMAND]         List the commands, or the options of one.\n"
+		printf("  %-6s %-17s %s\n", commands[i].name, commands[i].args, commands[i].help);
+	printf("\n  help   [COMMAND]         List the commands, or the options of one.\n"
 	       "\n`pinion COMMAND --help' lists the options of a command. Exit codes: 0 done, 1 failed, 2 usage,\n"
 	       "3 a device is absent, 4 does not fit, 5 busy.\n");
 }

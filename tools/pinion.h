@@ -24,6 +24,7 @@ struct command {
 
 int cmd_check(const struct command *cmd, int argc, char **argv);
 int cmd_devices(const struct command *cmd, int argc, char **argv);
+int cmd_doctor(const struct command *cmd, int argc, char **argv);
 int cmd_info(const struct command *cmd, int argc, char **argv);
 int cmd_load(const struct command *cmd, int argc, char **argv);
 int cmd_ls(const struct command *cmd, int argc, char **argv);
@@ -49,6 +50,7 @@ void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Complains with pinion_error() and returns the exit code that belongs to @ret, a -errno. */
 int refused(int ret);
+int refused_device(int ret);
 int exit_code_of(int ret);
 
 /* Complains and exits; for the few allocations of this program. */

@@ -16,7 +16,16 @@
 
 const char *buffer_hold_name(enum pinion_hold hold)
 {
-	return hold == PINION_HOLD_REGISTERED ? "registered" : hold == PINION_HOLD_LOCKED ? "locked" : "unlocked";
+	switch (hold) {
+	case PINION_HOLD_PINNED:
+		return "pinned";
+	case PINION_HOLD_REGISTERED:
+		return "registered";
+	case PINION_HOLD_LOCKED:
+		return "locked";
+	default:
+		return "unlocked";
+	}
 }
 
 /*
@@ -70,15 +79,16 @@ static void delist(struct pinion_buffer *buf)
 	pthread_mutex_unlock(&live_lock);
 }
 
-int buffer_new(const struct provider_ops *provider, const struct pages *pages, void *writer, struct pinion_buffer **out)
+int buffer_new(const struct pages *pages, void *writer, struct pinion_buffer **out)
 {
 	struct pinion_buffer *buf = calloc(1, sizeof(*buf));
 
 	if (!buf)
 		return fail(ENOMEM, "no memory for a buffer object");
 	buf->refs = 1;
-	buf->provider = provider;
 	buf->pages = *pages;
+	/* What came from elsewhere with the right to write has a writer there. */
+	buf->writer_out = !writer && !pages->sealed;
 	buf->writer.addr = writer;
 	pthread_mutex_init(&buf->lock, NULL);
 	enlist(buf);
@@ -94,7 +104,7 @@ static int check_opts(size_t size, const struct pinion_buffer_opts *opts)
 		return fail(EINVAL, "pinion_buffer_opts.pages is %d, not one of enum pinion_pages", opts->pages);
 	if (opts->label && strnlen(opts->label, LABEL_MAX + 1) > LABEL_MAX)
 		return fail(EINVAL, "pinion_buffer_opts.label has more than %d bytes", LABEL_MAX);
-	if (opts->hold > PINION_HOLD_REGISTERED)
+	if (opts->hold > PINION_HOLD_PINNED)
 		return fail(EINVAL, "pinion_buffer_opts.hold is %d, not one of enum pinion_hold", opts->hold);
 	return 0;
 }
@@ -114,15 +124,18 @@ PINION_API int pinion_buffer_alloc(struct pinion_context *ctx, size_t size, cons
 		ret = check_opts(size, &own);
 	if (ret)
 		return ret;
-	req = (struct pages_request){ .bytes = size, .pages = own.pages, .hold = own.hold,
-				      .label = own.label ? own.label : "pinion" };
+	req = (struct pages_request){ .bytes = size,
+				      .pages = own.pages,
+				      .hold = own.hold,
+				      .label = own.label ? own.label : "pinion",
+				      .device = ctx->device };
 	ret = ctx->provider->pages_alloc(&req, &pages, &addr);
 	if (ret)
 		return ret;
-	ret = buffer_new(ctx->provider, &pages, addr, out);
+	ret = buffer_new(&pages, addr, out);
 	if (ret) {
 		munmap(addr, pages.bytes);
-		ctx->provider->pages_close(&pages);
+		pages.ops->pages_close(&pages);
 	}
 	return ret;
 }
@@ -142,7 +155,7 @@ PINION_API void pinion_buffer_unref(struct pinion_buffer *buf)
 		munmap(buf->reader.addr, buf->pages.bytes);
 	if (buf->writer.addr)
 		munmap(buf->writer.addr, buf->pages.bytes);
-	buf->provider->pages_close(&buf->pages);
+	buf->pages.ops->pages_close(&buf->pages);
 	pthread_mutex_destroy(&buf->lock);
 	free(buf);
 }
@@ -156,7 +169,7 @@ PINION_API uint64_t pinion_buffer_size(const struct pinion_buffer *buf)
 static bool is_sealed(struct pinion_buffer *buf)
 {
 	if (!buf->pages.sealed)
-		buf->pages.sealed = buf->provider->pages_sealed(&buf->pages);
+		buf->pages.sealed = buf->pages.ops->pages_sealed(&buf->pages);
 	return buf->pages.sealed;
 }
 
@@ -191,7 +204,7 @@ static int make_map(struct pinion_buffer *buf, uint32_t prot)
 		return 0;
 	if ((prot & PINION_WRITE) && buf->pages.sealed)
 		return fail(EPERM, "the buffer is sealed: nobody can make a writable mapping of it any more");
-	return buf->provider->pages_map(&buf->pages, prot, &map->addr);
+	return buf->pages.ops->pages_map(&buf->pages, prot, &map->addr);
 }
 
 PINION_API int pinion_buffer_map(struct pinion_buffer *buf, uint32_t prot, void **addr)
@@ -282,24 +295,132 @@ static int replace_writer(struct pinion_buffer *buf)
 	return 0;
 }
 
+/* Under buf->lock. */
+static int seal(struct pinion_buffer *buf)
+{
+	int ret;
+
+	if (!is_sealed(buf) && buf->pages.ops->has_rights && buf->writer_out)
+		return fail(EOPNOTSUPP,
+			    "a descriptor that may write was handed out, and the kernel module takes no right back; hand out "
+			    "PINION_READ only, or seal before");
+	ret = buf->pages.sealed ? 0 : buf->pages.ops->pages_seal(&buf->pages);
+	return ret ? ret : replace_writer(buf);
+}
+
 PINION_API int pinion_buffer_seal(struct pinion_buffer *buf)
 {
-	int ret = 0;
+	int ret;
 
 	pthread_mutex_lock(&buf->lock);
-	if (!buf->pages.sealed)
-		ret = buf->provider->pages_seal(&buf->pages);
-	if (!ret)
-		ret = replace_writer(buf);
+	ret = seal(buf);
 	pthread_mutex_unlock(&buf->lock);
 	return ret;
 }
 
-PINION_API int pinion_buffer_export(struct pinion_buffer *buf)
+/* Under buf->lock. */
+static int slice(struct pinion_buffer *buf, uint64_t offset, uint64_t bytes, uint32_t rights, struct pages *out)
+{
+	int ret = buf->pages.ops->pages_slice(&buf->pages, offset, bytes, rights, out);
+
+	if (!ret && (rights & PINION_WRITE))
+		buf->writer_out = true;
+	return ret;
+}
+
+/* Under buf->lock. */
+static int duplicate(struct pinion_buffer *buf)
 {
 	int fd = fcntl(buf->pages.fd, F_DUPFD_CLOEXEC, 0);
 
-	return fd < 0 ? fail_errno(errno, "duplicating the buffer's descriptor") : fd;
+	if (fd < 0)
+		return fail_errno(errno, "duplicating the buffer's descriptor");
+	if (!is_sealed(buf))
+		buf->writer_out = true;
+	return fd;
+}
+
+PINION_API int pinion_buffer_export(struct pinion_buffer *buf)
+{
+	int fd;
+
+	pthread_mutex_lock(&buf->lock);
+	fd = duplicate(buf);
+	pthread_mutex_unlock(&buf->lock);
+	return fd;
+}
+
+/* Under buf->lock. */
+static int hand_out_reader(struct pinion_buffer *buf)
+{
+	struct pages reader;
+	int fd, ret;
+
+	if (is_sealed(buf) || !buf->pages.ops->has_rights) {
+		ret = seal(buf);
+		return ret ? ret : duplicate(buf);
+	}
+	ret = slice(buf, 0, buf->pages.bytes, PINION_READ, &reader);
+	if (ret)
+		return ret;
+	fd = fcntl(reader.fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		fd = fail_errno(errno, "duplicating the buffer's descriptor");
+	reader.ops->pages_close(&reader);
+	return fd;
+}
+
+int buffer_hand_out(struct pinion_buffer *buf, uint32_t rights)
+{
+	int fd;
+
+	pthread_mutex_lock(&buf->lock);
+	if (rights == PINION_READ)
+		fd = hand_out_reader(buf);
+	else if (!is_sealed(buf))
+		fd = duplicate(buf);
+	else if (buf->pages.ops->has_rights)
+		fd = fail(EOPNOTSUPP, "the buffer is read-only here, so there is no writer to hand out");
+	else
+		fd = fail(EOPNOTSUPP,
+			  "the buffer was handed out read-only, which seals it for everyone here; a writer beside readers needs "
+			  "the kernel module");
+	pthread_mutex_unlock(&buf->lock);
+	return fd;
+}
+
+static int check_slice(const struct pinion_buffer *buf, uint64_t offset, uint64_t bytes, uint32_t rights)
+{
+	uint64_t page = sysconf(_SC_PAGESIZE);
+
+	if (rights != PINION_READ && rights != (PINION_READ | PINION_WRITE))
+		return fail(EINVAL, "rights are PINION_READ or PINION_READ | PINION_WRITE, not 0x%x", rights);
+	if (!bytes || offset % page || bytes % page || offset >= buf->pages.bytes || bytes > buf->pages.bytes - offset)
+		return fail(EINVAL, "a slice of %llu bytes at %llu is not whole pages inside a buffer of %llu",
+			    (unsigned long long)bytes, (unsigned long long)offset, (unsigned long long)buf->pages.bytes);
+	return 0;
+}
+
+PINION_API int pinion_buffer_slice(struct pinion_buffer *buf, uint64_t offset, uint64_t bytes, uint32_t rights,
+				   struct pinion_buffer **out)
+{
+	struct pages pages;
+	int ret = check_slice(buf, offset, bytes, rights);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&buf->lock);
+	if ((rights & PINION_WRITE) && is_sealed(buf))
+		ret = fail(EPERM, "the buffer is sealed: a slice of it cannot have the right to write");
+	else
+		ret = slice(buf, offset, bytes, rights, &pages);
+	pthread_mutex_unlock(&buf->lock);
+	if (ret)
+		return ret;
+	ret = buffer_new(&pages, NULL, out);
+	if (ret)
+		pages.ops->pages_close(&pages);
+	return ret;
 }
 
 PINION_API int pinion_buffer_info(struct pinion_buffer *buf, struct pinion_buffer_info *info)

@@ -116,18 +116,15 @@ PINION_API int pinion_buffer_send(struct pinion_buffer *buf, int sock, uint32_t 
 {
 	struct share_buffer msg = { .magic = SHARE_MAGIC, .rights = rights, .bytes = buf->pages.bytes,
 				    .page_size = buf->pages.page_size };
-	int ret;
+	int fd, ret;
 
 	if (rights != PINION_READ && rights != (PINION_READ | PINION_WRITE))
 		return fail(EINVAL, "rights are PINION_READ or PINION_READ | PINION_WRITE, not 0x%x", rights);
-	if (rights == PINION_READ)
-		ret = pinion_buffer_seal(buf);
-	else
-		ret = buffer_is_sealed(buf) ? fail(EOPNOTSUPP, "the buffer was handed out read-only, which seals it for everyone here; "
-							   "a writer beside readers needs the kernel module") : 0;
-	if (ret)
-		return ret;
-	ret = share_send(sock, &msg, sizeof(msg), &buf->pages.fd, 1);
+	fd = buffer_hand_out(buf, rights);
+	if (fd < 0)
+		return fd;
+	ret = share_send(sock, &msg, sizeof(msg), &fd, 1);
+	close(fd);
 	return ret ? fail_errno(-ret, "sending a buffer") : 0;
 }
 
@@ -152,9 +149,9 @@ PINION_API int pinion_buffer_recv(struct pinion_context *ctx, int sock, struct p
 		share_close(&fd, nfds);
 		return fail(EPROTO, "the message received is not a buffer (%zd bytes, %u descriptors)", n, nfds);
 	}
-	ret = ctx->provider->pages_adopt(fd, msg.bytes, msg.page_size, &pages);
+	ret = pages_adopt(fd, msg.bytes, msg.page_size, &pages);
 	if (!ret)
-		ret = buffer_new(ctx->provider, &pages, NULL, out);
+		ret = buffer_new(&pages, NULL, out);
 	if (ret)
 		close(fd);
 	return ret;

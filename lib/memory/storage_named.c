@@ -157,7 +157,7 @@ PINION_API int pinion_storage_create_named(struct pinion_context *ctx, const cha
 /* ---- open -------------------------------------------------------------------------------------------------------- */
 
 /* The buffer of the answer. Consumes @fds. */
-static int adopt(struct pinion_context *ctx, struct named *named, const struct name_answer *answer, const int *fds,
+static int adopt(struct named *named, const struct name_answer *answer, const int *fds,
 		 unsigned int nfds)
 {
 	struct pages pages;
@@ -167,9 +167,9 @@ static int adopt(struct pinion_context *ctx, struct named *named, const struct n
 		share_close(fds, nfds);
 		return fail(EPROTO, "it is a model, not a storage; pinion_model_attach() attaches to it");
 	}
-	ret = ctx->provider->pages_adopt(fds[0], answer->bytes, answer->page_size, &pages);
+	ret = pages_adopt(fds[0], answer->bytes, answer->page_size, &pages);
 	if (!ret)
-		ret = buffer_new(ctx->provider, &pages, NULL, &named->buf);
+		ret = buffer_new(&pages, NULL, &named->buf);
 	if (ret)
 		close(fds[0]);
 	return ret;
@@ -235,7 +235,7 @@ PINION_API int pinion_storage_open_named(struct pinion_context *ctx, const char 
 		named->sock = -1;
 		goto err_free;
 	}
-	ret = adopt(ctx, named, &answer, fds, nfds);
+	ret = adopt(named, &answer, fds, nfds);
 	if (!ret)
 		ret = open_memory(named, own.rights, &layout);
 	if (ret) {

@@ -38,20 +38,20 @@ static int map_index(int fd, uint64_t bytes, struct index_block **out)
 }
 
 /* The buffer of the answer; @fd is its own on success. */
-static int adopt(struct pinion_context *ctx, const struct name_answer *answer, int fd, struct pinion_buffer **out)
+static int adopt(const struct name_answer *answer, int fd, struct pinion_buffer **out)
 {
 	struct pages pages;
-	int ret = ctx->provider->pages_adopt(fd, answer->bytes, answer->page_size, &pages);
+	int ret = pages_adopt(fd, answer->bytes, answer->page_size, &pages);
 
 	if (!ret && !pages.sealed)
 		ret = fail(EPROTO, "the buffer received can still be written to");
 	if (!ret)
-		ret = buffer_new(ctx->provider, &pages, NULL, out);
+		ret = buffer_new(&pages, NULL, out);
 	return ret;
 }
 
 /* Consumes @fds. */
-static int make_model(struct pinion_context *ctx, const struct name_answer *answer, const int fds[2], struct pinion_model **out)
+static int make_model(const struct name_answer *answer, const int fds[2], struct pinion_model **out)
 {
 	struct pinion_buffer *buf = NULL;
 	struct index_block *block = NULL;
@@ -62,7 +62,7 @@ static int make_model(struct pinion_context *ctx, const struct name_answer *answ
 		close(fds[0]);
 		return ret;
 	}
-	ret = adopt(ctx, answer, fds[0], &buf);
+	ret = adopt(answer, fds[0], &buf);
 	if (ret)
 		close(fds[0]);
 	if (!ret && block->buffer_bytes > pinion_buffer_size(buf))
@@ -113,7 +113,7 @@ PINION_API int pinion_model_attach(struct pinion_context *ctx, const char *name,
 		return ret;
 	ret = check_model(name, &answer, fds, nfds);
 	if (!ret)
-		ret = make_model(ctx, &answer, fds, &m);
+		ret = make_model(&answer, fds, &m);
 	if (ret) {
 		close(sock);
 		return ret;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * provider: the ground a context stands on. Pages and counts come from here; everything above is the same on every
- * ground. The counts of the memfd ground are those of counter_file.h; a ground brings its own pages.
+ * ground. The counts are those of counter_file.h on every ground; a ground brings its own pages.
  */
 #ifndef PINION_LIB_PROVIDER_H
 #define PINION_LIB_PROVIDER_H
@@ -12,16 +12,22 @@
 
 #include "counter_file.h"
 
+struct kmod_device;
+
 /* The memory behind a buffer. Owned by the buffer; every field is set by the provider. */
 struct pages {
+	const struct provider_ops *ops; /* of the ground these pages come from, which need not be the context's */
 	int fd;
 	uint64_t bytes;
-	uint32_t page_size; /* bytes was rounded to this */
-	uint64_t huge_bytes; /* in huge pages when it was made; 0 where it was not made here */
-	bool sealed;	    /* nobody can make a writer any more */
+	uint32_t page_size;  /* bytes was rounded to this */
+	uint64_t huge_bytes; /* in huge pages when it was made; 0 where that is not known */
+	bool sealed;	     /* nobody can make a writer any more */
 	enum pinion_hold hold;
 	int pin_fd;	    /* the ring whose registration pins the pages, -1: none */
 	char hold_why[160]; /* why the hold is no better */
+	struct kmod_device *device; /* the module's, for slices; NULL: opened when one is wanted, and on other grounds */
+	uint64_t offset;    /* of the slice in the module's pages: its huge pages lie below huge_end there */
+	uint64_t huge_end;
 };
 
 struct pages_request {
@@ -29,23 +35,48 @@ struct pages_request {
 	enum pinion_pages pages;
 	enum pinion_hold hold;
 	const char *label;
+	struct kmod_device *device; /* the context's, NULL on the memfd ground */
 };
 
 struct provider_ops {
 	const char *name;
+	/* A descriptor has rights of its own: a reader is handed out without a seal, and writers stay. */
+	bool has_rights;
 	/* Makes pages, all present, mapped writable at *@addr, which stays with the caller (locked there if hold says so). */
 	int (*pages_alloc)(const struct pages_request *req, struct pages *pages, void **addr);
-	/* Takes over @fd, received from a peer; checks that it cannot shrink. On failure @fd stays the caller's. */
-	int (*pages_adopt)(int fd, uint64_t bytes, uint32_t page_size, struct pages *pages);
 	int (*pages_seal)(struct pages *pages);
 	/* Whether anybody, in any process, has sealed them. */
 	bool (*pages_sealed)(const struct pages *pages);
+	/* Part of the pages with no more rights than asked for; -EOPNOTSUPP where this ground has no such thing. */
+	int (*pages_slice)(const struct pages *pages, uint64_t offset, uint64_t bytes, uint32_t rights, struct pages *out);
 	int (*pages_map)(const struct pages *pages, uint32_t prot, void **addr);
 	void (*pages_close)(struct pages *pages);
 	/* Bytes of a huge page that pages may get, 0 for none, and why. */
-	uint32_t (*huge_size)(const char **why);
+	uint32_t (*huge_size)(const struct kmod_device *dev, const char **why);
 };
 
+extern const struct provider_ops provider_kmod;
 extern const struct provider_ops provider_memfd;
+
+/*
+ * Takes over @fd, received from a peer that stands on either ground; checks that it cannot shrink. On failure @fd stays the
+ * caller's. -EPROTO: it is no buffer, or not the one it is said to be.
+ */
+int pages_adopt(int fd, uint64_t bytes, uint32_t page_size, struct pages *pages);
+int memfd_adopt(int fd, uint64_t bytes, uint32_t page_size, struct pages *pages);
+
+/* ---- what the grounds share (pages.c, hold.c) ---------------------------------------------------------------------- */
+
+/* @bytes rounded up to a multiple of @page. -EOVERFLOW. */
+int pages_round(uint64_t bytes, uint64_t page, uint64_t *rounded);
+
+/* Maps at an address that is @phase behind a multiple of @align, a power of two, so that a huge page maps as one. */
+int pages_map_aligned(int fd, uint64_t bytes, uint64_t align, uint64_t phase, int prot, int flags, void **addr);
+
+/* Whether what a peer says of a buffer can be true. -EPROTO. */
+int pages_check_said(uint64_t said, uint64_t bytes, uint32_t page_size);
+
+/* Holds the pages mapped at @addr as well as @want says, or fails; sets hold, hold_why and pin_fd. */
+int pages_hold(struct pages *pages, enum pinion_hold want, void *addr);
 
 #endif

@@ -285,7 +285,7 @@ def no_argument_says_what_it_is_and_what_is_next(c):
 def help_and_version(c):
     listed = c.run("help")[0]
     assert listed == c.run("--help")[0]
-    for command in ("info", "check", "load", "ls", "show", "rm", "top"):
+    for command in ("info", "doctor", "check", "load", "ls", "show", "rm", "top"):
         assert re.search(rf"^  {command} ", listed, re.M), listed
         assert c.run("help", command)[0] == c.run(command, "--help")[0]
     assert re.fullmatch(r"pinion \d+\.\d+\.\d+\n", c.run("--version")[0])
@@ -307,9 +307,56 @@ def usage_errors_exit_2(c):
 @test
 def info_says_what_it_stands_on(c):
     lines = dict(line.split(": ", 1) for line in c.run("info")[0].splitlines())
-    assert lines["ground"] == "memfd" and lines["engine"] == "io_uring", lines
+    assert lines["ground"] == ("kmod" if lines["module"].startswith("loaded,") else "memfd") and lines["engine"] == "io_uring", lines
     assert lines["runtime directory"] == c.dir, lines
     assert {"version", "module", "small pages", "huge pages", "memlock limit"} <= set(lines), lines
+
+
+def module_state():
+    """What doctor's line about the module must begin with here."""
+    if os.path.exists("/dev/pinion"):
+        return "loaded"
+    return "loaded, but" if os.path.exists("/sys/module/pinion") else "built for|not built|not there"
+
+
+@test
+def doctor_has_a_line_for_each_thing_and_what_to_type(c):
+    out = c.run("doctor")[0]
+    lines = {line[6:23].strip(): (line[:4].strip(), line[25:]) for line in out.splitlines()}
+    assert {"ground", "runtime directory", "module", "module signature", "memory", "memlock", "io_uring", "huge pages",
+            "/dev/shm"} <= set(lines), out
+    assert all(finding in ("ok", "warn") for finding, _ in lines.values()), out
+    assert re.match(module_state(), lines["module"][1]), lines["module"]
+    assert lines["runtime directory"][1] == c.dir, lines
+    found = json.loads(c.run("doctor", "--json")[0])
+    assert [(o["finding"], o["what"]) for o in found] == [(finding, what) for what, (finding, _) in lines.items()], found
+
+
+@test
+def doctor_says_what_does_not_fit_and_what_does_not_work(c):
+    out = c.run("doctor", "--for", "4096TiB", code=4)[0]
+    assert re.search(r"^FAIL  memory +4096|^FAIL  memory +4 PiB", out, re.M), out
+    assert c.run("doctor", "--for", "1MiB")[0]
+    for wrong in ("nonsense", "0"):
+        c.run("doctor", "--for", wrong, code=2)
+    os.makedirs(c.dir, mode=0o755, exist_ok=True)
+    os.chmod(c.dir, 0o755)
+    out = c.run("doctor", code=1)[0]
+    os.chmod(c.dir, 0o700)
+    assert re.search(r"^FAIL  ground  .*chmod", out, re.M), out
+    c.env["PINION_GROUND"] = "moon"
+    err = c.run("info", code=1)[1]
+    del c.env["PINION_GROUND"]
+    assert "moon" in err, err
+
+
+@test
+def buffers_of_the_module_are_listed_or_refused(c):
+    if os.path.exists("/dev/pinion") and os.access("/dev/pinion", os.R_OK):
+        assert isinstance(json.loads(c.run("ls", "--buffers", "--json")[0]), list)
+        return
+    err = c.run("ls", "--buffers", code=3 if not os.path.exists("/dev/pinion") else 1)[1]
+    assert "module" in err and "as root" in err, err
 
 
 # ---- check ---------------------------------------------------------------------------------------------------------------
@@ -892,7 +939,7 @@ def pick_says_where_it_fits_and_why_not(c):
     c.run("pick", code=2)
     c.run("pick", "--need", "much", code=2)
     c.run("pick", "--need", "1", "--policy", "best", code=2)
-    c.run("pick", "--need", "1", "--on", "nowhere", code=1)
+    c.run("pick", "--need", "1", "--on", "nowhere", code=3)
 
 
 @test
@@ -912,6 +959,9 @@ def run_claims_and_counts_for_the_life_of_a_command(c):
     c.run("run", "--on", "gpu:0", "--need", "1", "sh", "-c", "exit 7", code=7)
     c.run("run", "--on", "gpu:0", "--need", "1", "--", "/no/such/command", code=127)
     c.run("run", "--on", "gpu:0", "--need", "1", code=2)
+    for absent in ("nope", "metal"):
+        c.run("pick", "--on", absent, "--need", "1", code=3)
+        c.run("run", "--on", absent, "--need", "1", "--", "true", code=3)
 
 
 @test

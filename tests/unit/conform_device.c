@@ -17,10 +17,9 @@ void read_keys(void)
 
 uint64_t scale(void)
 {
-	const char *env = getenv("PINION_TEST_SCALE");
-	uint64_t value = env ? strtoull(env, NULL, 10) : 1;
+	unsigned int percent = test_scale();
 
-	return value ? value : 1;
+	return percent > 100 ? percent / 100 : 1;
 }
 
 struct pinion_context *ctx;

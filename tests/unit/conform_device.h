@@ -18,7 +18,7 @@ extern char keys[KEYS_MAX][PINION_KEY_MAX + 1];
 extern int key_count;
 void read_keys(void);
 
-/* What multiplies sizes, $PINION_TEST_SCALE. */
+/* What multiplies the sizes of what is random: $PINION_TEST_SCALE above 100. */
 uint64_t scale(void);
 
 /* What each test begins with, a context with the device of that number, and what it ends with. */

@@ -3,6 +3,7 @@
 
 #include <ftw.h>
 #include <limits.h>
+#include <stdint.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,6 +28,35 @@ const char *test_tmp(void)
 	return tmp;
 }
 
+unsigned int test_scale(void)
+{
+	const char *env = getenv("PINION_TEST_SCALE");
+	unsigned long percent = env ? strtoul(env, NULL, 10) : 0;
+
+	return percent && percent <= 100000 ? percent : 100;
+}
+
+unsigned int test_rounds(unsigned int rounds)
+{
+	unsigned int percent = test_scale();
+	uint64_t fewer = (uint64_t)rounds * percent / 100;
+
+	if (percent >= 100)
+		return rounds;
+	return fewer ? fewer : 1;
+}
+
+/* libcheck multiplies each limit by this when it is set. */
+static void scale_limits(void)
+{
+	char factor[16];
+
+	if (test_scale() >= 100)
+		return;
+	snprintf(factor, sizeof(factor), "%u", 100 / test_scale());
+	setenv("CK_TIMEOUT_MULTIPLIER", factor, 0);
+}
+
 static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
 {
 	(void)st;
@@ -35,7 +65,7 @@ static int remove_one(const char *path, const struct stat *st, int flag, struct 
 	return remove(path);
 }
 
-int test_run(Suite *suite)
+int test_run(Suite *(*make)(void))
 {
 	const char *base = getenv("TMPDIR");
 	SRunner *runner;
@@ -48,7 +78,8 @@ int test_run(Suite *suite)
 	}
 	setenv("PINION_DIR", tmp, 1);
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	runner = srunner_create(suite);
+	scale_limits();
+	runner = srunner_create(make());
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

@@ -36,12 +36,21 @@ const char *test_shared(void);
 /* A fresh private folder, removed when the test program ends; $PINION_DIR points into it. */
 const char *test_tmp(void);
 
+/*
+ * $PINION_TEST_SCALE: percent, 100 where it is not set. Below 100, for slow machines, loops over test_rounds() get shorter and
+ * every time limit longer by as much; above it, what is random gets larger where a test says so.
+ */
+unsigned int test_scale(void);
+
+/* @rounds, or less: the test's own number is the most, 1 the least. */
+unsigned int test_rounds(unsigned int rounds);
+
 #define PINION_TEST_MAIN(suite)                                                                                        \
 	int main(void)                                                                                                 \
 	{                                                                                                              \
-		return test_run(suite());                                                                              \
+		return test_run(suite);                                                                                \
 	}
 
-int test_run(Suite *suite);
+int test_run(Suite *(*make)(void));
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "ground.h"
 #include "harness.h"
 
 #include "memory/buffer.h"
@@ -151,7 +152,7 @@ START_TEST(more_than_there_is_names_what_there_is)
 	unsigned int fds = fds_open(), maps = lines_of("/proc/self/maps");
 
 	ck_assert_int_eq(pinion_buffer_alloc(ctx, total + MIB, NULL, &buf), -ENOMEM);
-	ck_assert_ptr_nonnull(strstr(pinion_error(), "MemAvailable"));
+	ck_assert_ptr_nonnull(strstr(pinion_error(), on_module(ctx) ? "/parameters/max_user_bytes" : "MemAvailable"));
 	ck_assert_int_eq(pinion_buffer_alloc(ctx, UINT64_C(1) << 62, NULL, &buf), -ENOMEM);
 	ck_assert_ptr_null(buf);
 	ck_assert_uint_eq(fds_open(), fds);
@@ -160,6 +161,64 @@ START_TEST(more_than_there_is_names_what_there_is)
 		usleep(100000);
 	ck_assert_uint_le(proc_kb("/proc/meminfo", "Shmem"), shmem + 64 * MIB);
 	pinion_close(ctx);
+}
+END_TEST
+
+#define GROUP "/sys/fs/cgroup/pinion-test"
+
+static int write_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC), ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -errno;
+	close(fd);
+	return ret;
+}
+
+/* In a group with 64 MiB. The number of what went wrong. */
+static int in_a_small_group(void)
+{
+	struct pinion_context *ctx;
+	struct pinion_buffer *buf = NULL;
+	int ret;
+
+	if (write_text(GROUP "/cgroup.procs", "0"))
+		return 1;
+	if (pinion_open(NULL, &ctx))
+		return 2;
+	ret = pinion_buffer_alloc(ctx, 128 * MIB, NULL, &buf);
+	if (ret != -ENOMEM || buf)
+		return 3;
+	if (!strstr(pinion_error(), GROUP "/memory.max"))
+		return 4;
+	if (pinion_buffer_alloc(ctx, 16 * MIB, NULL, &buf))
+		return 5;
+	pinion_buffer_unref(buf);
+	pinion_close(ctx);
+	return 0;
+}
+
+START_TEST(a_cgroup_that_is_short_is_named_and_nobody_is_killed)
+{
+	pid_t pid;
+	int ret;
+
+	if (mkdir(GROUP, 0755) && errno != EEXIST)
+		SKIP("no control group can be made: %s", strerror(errno));
+	if (write_text(GROUP "/memory.max", "67108864")) {
+		rmdir(GROUP);
+		SKIP("control groups of version 2 do not limit memory here");
+	}
+	pid = fork();
+	if (!pid)
+		_exit(in_a_small_group());
+	ret = reap(pid);
+	/* A dead member may be counted for a moment. */
+	for (int i = 0; i < 50 && rmdir(GROUP) && errno == EBUSY; i++)
+		usleep(100000);
+	ck_assert_int_eq(ret, 0);
 }
 END_TEST
 
@@ -172,7 +231,7 @@ START_TEST(options_are_checked)
 
 	ck_assert_int_eq(pinion_buffer_alloc(ctx, 1, &opts, &buf), -EINVAL);
 	opts.pages = PINION_PAGES_AUTO;
-	opts.hold = 4;
+	opts.hold = PINION_HOLD_PINNED + 1;
 	ck_assert_int_eq(pinion_buffer_alloc(ctx, 1, &opts, &buf), -EINVAL);
 	opts.size = 0;
 	ck_assert_int_eq(pinion_buffer_alloc(ctx, 1, &opts, &buf), -EINVAL);
@@ -202,16 +261,18 @@ START_TEST(every_page_is_present_and_zero)
 	struct pinion_context *ctx = context();
 	struct pinion_buffer *buf = buffer(ctx, sizeof(present) * 4096);
 	struct pinion_buffer_info info = { .size = sizeof(info) };
+	/* Of the module's memory mincore() shows what is in this mapping, and the maker's is the writer. */
+	uint32_t prot = on_module(ctx) ? BOTH : PINION_READ;
 	void *addr;
 
 	ck_ok(pinion_buffer_info(buf, &info));
-	ck_ok(pinion_buffer_map(buf, PINION_READ, &addr));
+	ck_ok(pinion_buffer_map(buf, prot, &addr));
 	ck_assert_int_eq(mincore(addr, sizeof(present) * 4096, present), 0);
 	for (unsigned int i = 0; i < sizeof(present); i++)
 		ck_assert_msg(present[i] & 1, "page %u is not there", i);
 	ck_assert(is_zero(addr, pinion_buffer_size(buf)));
 	ck_assert_uint_eq((uintptr_t)addr % info.page_size, 0);
-	ck_ok(pinion_buffer_unmap(buf, PINION_READ));
+	ck_ok(pinion_buffer_unmap(buf, prot));
 	pinion_buffer_unref(buf);
 	pinion_close(ctx);
 }
@@ -320,10 +381,10 @@ END_TEST
 START_TEST(ten_thousand_buffers_leave_nothing)
 {
 	struct pinion_context *ctx = context();
-	unsigned int fds = 0, maps = 0;
+	unsigned int fds = 0, maps = 0, n = test_rounds(10000);
 	uint64_t rss = 0;
 
-	for (int i = 0; i < 10000; i++) {
+	for (unsigned int i = 0; i < n; i++) {
 		struct pinion_buffer *buf = buffer(ctx, 65536);
 		char *addr;
 
@@ -333,7 +394,7 @@ START_TEST(ten_thousand_buffers_leave_nothing)
 		if (i % 3)
 			ck_ok(pinion_buffer_unmap(buf, i & 1 ? PINION_READ : BOTH));
 		pinion_buffer_unref(buf);
-		if (i == 1000) {
+		if (i == n / 10) {
 			rss = proc_kb("/proc/self/status", "VmRSS");
 			maps = lines_of("/proc/self/maps");
 			fds = fds_open();
@@ -385,7 +446,22 @@ END_TEST
 
 /* ---- seal -------------------------------------------------------------------------------------------------------- */
 
-static void no_writer_of(int fd)
+/* A slice of the module's has no right to write, and no file that could be opened anew. */
+static void no_writer_of_slice(int fd)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	ck_assert_int_eq(open(path, O_RDWR), -1);
+	ck_assert_int_eq(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDONLY);
+	ck_assert_int_eq(fcntl(fd, F_SETFL, O_RDWR), 0);
+	ck_assert_ptr_eq(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+	ck_assert_int_eq(pwrite(fd, "x", 1, 0), -1);
+	ck_assert_int_eq(ftruncate(fd, 0), -1);
+	ck_assert_int_eq(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), -1);
+}
+
+static void no_writer_of(int fd, bool slice)
 {
 	char path[64];
 	void *p;
@@ -393,12 +469,16 @@ static void no_writer_of(int fd)
 
 	p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	ck_assert_ptr_eq(p, MAP_FAILED);
-	ck_assert_int_eq(errno, EPERM);
+	ck_assert_int_eq(errno, slice ? EACCES : EPERM);
 	p = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
 	ck_assert_ptr_ne(p, MAP_FAILED);
 	ck_assert_int_eq(mprotect(p, 4096, PROT_READ | PROT_WRITE), -1);
 	ck_assert_int_eq(errno, EACCES);
 	munmap(p, 4096);
+	if (slice) {
+		no_writer_of_slice(fd);
+		return;
+	}
 	ck_assert_int_eq(pwrite(fd, "x", 1, 0), -1);
 	ck_assert_int_eq(errno, EPERM);
 	ck_assert_int_eq(ftruncate(fd, 0), -1);
@@ -423,7 +503,9 @@ START_TEST(nobody_can_make_a_writer_of_a_sealed_buffer)
 	struct pinion_context *ctx = context();
 	struct pinion_buffer *buf = buffer(ctx, 8192);
 	char *addr, *r;
-	int fd = pinion_buffer_export(buf);
+	/* The module takes no right back, so there it is not handed out. */
+	bool slice = on_module(ctx);
+	int fd = slice ? -1 : pinion_buffer_export(buf);
 
 	ck_ok(pinion_buffer_map(buf, PINION_READ, (void **)&r));
 	ck_ok(pinion_buffer_map(buf, BOTH, (void **)&addr));
@@ -435,14 +517,35 @@ START_TEST(nobody_can_make_a_writer_of_a_sealed_buffer)
 	ck_assert_ptr_nonnull(strstr(pinion_error(), "sealed"));
 	ck_ok(pinion_buffer_info(buf, &info));
 	ck_assert_uint_eq(info.rights, PINION_READ);
-	no_writer_of(fd);
-	close(fd);
+	if (!slice) {
+		no_writer_of(fd, false);
+		close(fd);
+	}
 	fd = pinion_buffer_export(buf);
-	no_writer_of(fd);
+	no_writer_of(fd, slice);
 	close(fd);
 	ck_assert_int_eq(mprotect(r, 4096, PROT_READ | PROT_WRITE), -1);
 	ck_assert_int_eq(errno, EACCES);
 	ck_assert_int_eq(r[0], 'a');
+	pinion_buffer_unref(buf);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(a_seal_takes_back_what_was_handed_out_or_says_that_it_cannot)
+{
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = buffer(ctx, 4096);
+	bool slice = on_module(ctx);
+	int fd = pinion_buffer_export(buf);
+	void *p;
+
+	ck_assert_int_eq(pinion_buffer_seal(buf), slice ? -EOPNOTSUPP : 0);
+	p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ck_assert(slice ? p != MAP_FAILED : p == MAP_FAILED);
+	if (slice)
+		ck_assert_ptr_nonnull(strstr(pinion_error(), "handed out"));
+	close(fd);
 	pinion_buffer_unref(buf);
 	pinion_close(ctx);
 }
@@ -514,11 +617,11 @@ START_TEST(a_child_may_map_a_buffer_that_another_thread_was_at)
 	void *addr, *failed;
 
 	ck_assert_int_eq(pthread_create(&thread, NULL, map_and_unmap, buf), 0);
-	for (int i = 0; i < 500; i++) {
+	for (unsigned int i = test_rounds(500); i; i--) {
 		pid_t pid = fork();
 
 		if (!pid) {
-			alarm(5);
+			alarm(60);
 			_exit(pinion_buffer_map(buf, PINION_READ, &addr) || pinion_buffer_unmap(buf, PINION_READ));
 		}
 		ck_assert_int_eq(reap(pid), 0);
@@ -662,6 +765,161 @@ START_TEST(a_hold_is_what_it_says)
 }
 END_TEST
 
+START_TEST(pinned_is_had_on_the_module_alone)
+{
+	struct pinion_buffer_opts opts = { .size = sizeof(opts), .hold = PINION_HOLD_PINNED };
+	struct pinion_buffer_info info = { .size = sizeof(info) };
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = NULL;
+
+	if (on_module(ctx)) {
+		ck_ok(pinion_buffer_alloc(ctx, MIB, &opts, &buf));
+		ck_ok(pinion_buffer_info(buf, &info));
+		ck_assert_int_eq(info.hold, PINION_HOLD_PINNED);
+		ck_assert_str_eq(info.hold_why, "");
+		pinion_buffer_unref(buf);
+		buf = buffer(ctx, MIB);
+		ck_ok(pinion_buffer_info(buf, &info));
+		ck_assert_int_eq(info.hold, PINION_HOLD_PINNED);
+		pinion_buffer_unref(buf);
+	} else {
+		ck_assert_int_eq(pinion_buffer_alloc(ctx, MIB, &opts, &buf), -EOPNOTSUPP);
+		ck_assert_ptr_nonnull(strstr(pinion_error(), "module"));
+		ck_assert_ptr_null(buf);
+	}
+	pinion_close(ctx);
+}
+END_TEST
+
+/* ---- slices ------------------------------------------------------------------------------------------------------ */
+
+START_TEST(a_slice_shows_its_part_or_is_refused_where_there_are_none)
+{
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = buffer(ctx, 5 * MIB), *part = (void *)1;
+	char *all, *addr;
+	int ret;
+
+	ck_ok(pinion_buffer_map(buf, BOTH, (void **)&all));
+	for (uint64_t at = 0; at < 5 * MIB; at += 4096)
+		memcpy(all + at, &at, sizeof(at));
+	for (uint64_t at = 0; at < 4 * MIB; at += 4096 * 37) {
+		ret = pinion_buffer_slice(buf, at, 8192, at & 8192 ? BOTH : PINION_READ, &part);
+		if (!on_module(ctx)) {
+			ck_assert_int_eq(ret, -EOPNOTSUPP);
+			ck_assert_ptr_eq(part, (void *)1);
+			break;
+		}
+		ck_ok(ret);
+		ck_assert_uint_eq(pinion_buffer_size(part), 8192);
+		ck_ok(pinion_buffer_map(part, PINION_READ, (void **)&addr));
+		ck_assert_uint_eq(*(uint64_t *)addr, at);
+		ck_assert_uint_eq(*(uint64_t *)(addr + 4096), at + 4096);
+		ret = pinion_buffer_map(part, BOTH, (void **)&addr);
+		ck_assert_int_eq(ret, at & 8192 ? 0 : -EPERM);
+		if (!ret) {
+			addr[4097] = 'w';
+			ck_assert_int_eq(all[at + 4097], 'w');
+		}
+		pinion_buffer_unref(part);
+	}
+	pinion_buffer_unref(buf);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(a_slice_of_all_with_the_rights_there_are_is_had_on_every_ground)
+{
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = buffer(ctx, 8192), *twin = NULL, *reader = NULL;
+	struct pinion_buffer_info info = { .size = sizeof(info) };
+	uint64_t bytes = pinion_buffer_size(buf);
+	char *w, *r;
+
+	ck_ok(pinion_buffer_slice(buf, 0, bytes, BOTH, &twin));
+	ck_ok(pinion_buffer_map(twin, BOTH, (void **)&w));
+	w[1] = 't';
+	ck_ok(pinion_buffer_unmap(twin, BOTH));
+	pinion_buffer_unref(twin);
+	twin = NULL;
+	pinion_buffer_unref(buf);
+	buf = buffer(ctx, 8192);
+	ck_ok(pinion_buffer_map(buf, BOTH, (void **)&w));
+	w[1] = 't';
+	ck_ok(pinion_buffer_seal(buf));
+	ck_assert_int_eq(pinion_buffer_slice(buf, 0, bytes, BOTH, &twin), -EPERM);
+	ck_ok(pinion_buffer_slice(buf, 0, bytes, PINION_READ, &reader));
+	pinion_buffer_unref(buf);
+	ck_ok(pinion_buffer_info(reader, &info));
+	ck_assert_uint_eq(info.rights, PINION_READ);
+	ck_ok(pinion_buffer_map(reader, PINION_READ, (void **)&r));
+	ck_assert_int_eq(r[1], 't');
+	pinion_buffer_unref(reader);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(a_slice_outside_the_buffer_is_refused)
+{
+	static const struct {
+		uint64_t offset, bytes;
+		uint32_t rights;
+	} wrong[] = { { 0, 0, BOTH },	 { 1, 4096, BOTH },	  { 0, 4095, BOTH },	  { 8192, 4096, BOTH }, { 4096, 8192, BOTH },
+		      { 0, 12288, BOTH }, { UINT64_MAX - 4095, 8192, BOTH }, { 4096, UINT64_MAX - 4095, BOTH }, { 0, 4096, 0 },
+		      { 0, 4096, PINION_WRITE }, { 0, 4096, 8 | BOTH } };
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = buffer(ctx, 8192), *out = (void *)1;
+
+	for (unsigned int i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		ck_assert_int_eq(pinion_buffer_slice(buf, wrong[i].offset, wrong[i].bytes, wrong[i].rights, &out), -EINVAL);
+	ck_assert_ptr_eq(out, (void *)1);
+	pinion_buffer_unref(buf);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* ---- grounds ----------------------------------------------------------------------------------------------------- */
+
+START_TEST(a_ground_is_had_or_refused_with_the_reason)
+{
+	struct pinion_context_info info = { .size = sizeof(info) };
+	struct pinion_open_opts opts = { .size = sizeof(opts), .ground = "memfd" };
+	struct pinion_context *ctx = NULL;
+	bool module;
+	int ret;
+
+	ck_ok(pinion_open(&opts, &ctx));
+	ck_ok(pinion_context_info(ctx, &info));
+	ck_assert_str_eq(info.ground, "memfd");
+	ck_assert_str_ne(info.ground_why, "");
+	pinion_close(ctx);
+	opts.ground = "auto";
+	ck_ok(pinion_open(&opts, &ctx));
+	module = on_module(ctx);
+	ck_ok(pinion_context_info(ctx, &info));
+	ck_assert(module ? !*info.ground_why : *info.ground_why != 0);
+	pinion_close(ctx);
+	ctx = NULL;
+	opts.ground = "kmod";
+	ret = pinion_open(&opts, &ctx);
+	if (module) {
+		ck_ok(ret);
+		pinion_close(ctx);
+		ctx = NULL;
+	} else {
+		ck_assert_msg(ret == -ENODEV || ret == -EACCES || ret == -EPROTO, "%d", ret);
+		ck_assert_ptr_nonnull(strstr(pinion_error(), "module"));
+	}
+	opts.ground = "moon";
+	ck_assert_int_eq(pinion_open(&opts, &ctx), -EINVAL);
+	ck_assert_ptr_null(ctx);
+	setenv("PINION_GROUND", "memfd", 1);
+	ck_ok(pinion_open(NULL, &ctx));
+	ck_assert(!on_module(ctx));
+	pinion_close(ctx);
+}
+END_TEST
+
 /* ---- huge pages -------------------------------------------------------------------------------------------------- */
 
 START_TEST(huge_pages_are_had_or_refused_with_the_reason)
@@ -738,7 +996,7 @@ START_TEST(a_thousand_killed_owners_leave_no_memory_no_count_and_no_file)
 	DIR *d;
 
 	ck_ok(pinion_device_add(ctx, "killed", NULL, &dev));
-	for (int i = 0; i < 1000; i++) {
+	for (unsigned int i = test_rounds(1000); i; i--) {
 		int ready[2];
 		pid_t pid;
 		char c;
@@ -774,8 +1032,14 @@ static Suite *suite(void)
 {
 	Suite *s = suite_create("buffer");
 	TCase *death = tcase_create("death"), *size = tcase_create("size"), *map = tcase_create("map"),
-	      *seal = tcase_create("seal"), *hold = tcase_create("hold");
+	      *seal = tcase_create("seal"), *hold = tcase_create("hold"), *slices = tcase_create("slices and grounds");
 
+	tcase_add_test(slices, a_slice_shows_its_part_or_is_refused_where_there_are_none);
+	tcase_add_test(slices, a_slice_of_all_with_the_rights_there_are_is_had_on_every_ground);
+	tcase_add_test(slices, a_slice_outside_the_buffer_is_refused);
+	tcase_add_test(slices, pinned_is_had_on_the_module_alone);
+	tcase_add_test(slices, a_ground_is_had_or_refused_with_the_reason);
+	suite_add_tcase(s, slices);
 	tcase_set_timeout(death, 60);
 	tcase_add_test(death, a_thousand_killed_owners_leave_no_memory_no_count_and_no_file);
 	suite_add_tcase(s, death);
@@ -783,6 +1047,7 @@ static Suite *suite(void)
 	tcase_add_test(size, a_size_is_rounded_to_the_page_in_use_and_no_further);
 	tcase_add_test(size, sizes_that_cannot_be_are_refused);
 	tcase_add_test(size, more_than_there_is_names_what_there_is);
+	tcase_add_test(size, a_cgroup_that_is_short_is_named_and_nobody_is_killed);
 	tcase_add_test(size, options_are_checked);
 	suite_add_tcase(s, size);
 	tcase_set_timeout(map, 30);
@@ -794,7 +1059,9 @@ static Suite *suite(void)
 	tcase_add_test(map, ten_thousand_buffers_leave_nothing);
 	tcase_add_test(map, a_buffer_may_be_made_where_memory_files_must_not_be_executable);
 	suite_add_tcase(s, map);
+	tcase_set_timeout(seal, 30);
 	tcase_add_test(seal, nobody_can_make_a_writer_of_a_sealed_buffer);
+	tcase_add_test(seal, a_seal_takes_back_what_was_handed_out_or_says_that_it_cannot);
 	tcase_add_test(seal, sealing_at_once_leaves_no_writable_mapping);
 	tcase_add_test(seal, a_writable_mapping_that_exists_works_on_after_the_seal);
 	tcase_add_test(seal, a_child_may_map_a_buffer_that_another_thread_was_at);

@@ -114,7 +114,7 @@ START_TEST(info_fills_as_much_as_the_caller_has_room_for)
 	struct pinion_context *ctx = context();
 
 	ck_ok(pinion_context_info(ctx, &info.known));
-	ck_assert_str_eq(info.known.ground, "memfd");
+	ck_assert(!strcmp(info.known.ground, "memfd") || !strcmp(info.known.ground, "kmod"));
 	ck_assert_str_eq(info.known.dir, test_tmp());
 	ck_assert_uint_eq(info.known.page_size, sysconf(_SC_PAGESIZE));
 	ck_assert_uint_eq(info.known.size, sizeof(info));
@@ -122,7 +122,7 @@ START_TEST(info_fills_as_much_as_the_caller_has_room_for)
 	info.later[0] = 7;
 	ck_assert_int_eq(pinion_context_info(ctx, &info.known), -E2BIG);
 	ck_ok(pinion_context_info(ctx, &shorter));
-	ck_assert_str_eq(shorter.ground, "memfd");
+	ck_assert_str_eq(shorter.ground, info.known.ground);
 	ck_assert_str_eq(shorter.dir, "untouched");
 	shorter.size = 0;
 	ck_assert_int_eq(pinion_context_info(ctx, &shorter), -EINVAL);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "ground.h"
 #include "harness.h"
 
 #include <dirent.h>
@@ -9,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +21,16 @@ static struct pinion_context *context(void)
 	struct pinion_context *ctx = NULL;
 
 	ck_ok(pinion_open(NULL, &ctx));
+	return ctx;
+}
+
+/* A context on a ground that may differ from that of the others here. */
+static struct pinion_context *context_on(const char *ground)
+{
+	struct pinion_open_opts opts = { .size = sizeof(opts), .ground = ground };
+	struct pinion_context *ctx = NULL;
+
+	ck_ok(pinion_open(&opts, &ctx));
 	return ctx;
 }
 
@@ -183,7 +195,7 @@ END_TEST
 
 START_TEST(a_sealed_buffer_has_no_second_writer)
 {
-	struct pinion_context *ctx = context();
+	struct pinion_context *ctx = context_on("memfd");
 	struct pinion_buffer *buf = buffer(ctx, 4096), *got = NULL;
 	int sock[2];
 
@@ -202,10 +214,132 @@ START_TEST(a_sealed_buffer_has_no_second_writer)
 }
 END_TEST
 
+START_TEST(a_writer_works_beside_readers_where_there_is_the_module)
+{
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = buffer(ctx, 4096), *reader = NULL, *writer = NULL;
+	char *r, *w;
+	int sock[2];
+
+	pair(SOCK_SEQPACKET, sock);
+	ck_ok(pinion_buffer_send(buf, sock[0], PINION_READ));
+	ck_ok(pinion_buffer_recv(ctx, sock[1], &reader));
+	ck_ok(pinion_buffer_map(reader, PINION_READ, (void **)&r));
+	ck_assert_int_eq(pinion_buffer_map(reader, BOTH, (void **)&w), -EPERM);
+	ck_assert_int_eq(pinion_buffer_send(reader, sock[1], BOTH), -EOPNOTSUPP);
+	if (on_module(ctx)) {
+		ck_ok(pinion_buffer_send(buf, sock[0], BOTH));
+		ck_ok(pinion_buffer_recv(ctx, sock[1], &writer));
+		ck_ok(pinion_buffer_map(writer, BOTH, (void **)&w));
+		w[9] = 'w';
+		ck_assert_int_eq(r[9], 'w');
+		ck_ok(pinion_buffer_map(buf, BOTH, (void **)&w));
+		ck_assert_int_eq(w[9], 'w');
+		/* Two others write: a seal would be a promise that nobody keeps. */
+		ck_assert_int_eq(pinion_buffer_seal(buf), -EOPNOTSUPP);
+		ck_assert_int_eq(pinion_buffer_seal(writer), -EOPNOTSUPP);
+		ck_ok(pinion_buffer_seal(reader));
+		pinion_buffer_unref(writer);
+	} else {
+		ck_assert_int_eq(pinion_buffer_send(buf, sock[0], BOTH), -EOPNOTSUPP);
+	}
+	pinion_buffer_unref(reader);
+	pinion_buffer_unref(buf);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* From a process on one ground to one on the other, and back. */
+static void mixed(const char *from, const char *to, uint32_t rights)
+{
+	struct pinion_context *ctx = context_on(from);
+	struct pinion_buffer *buf = buffer(ctx, 4096), *back = NULL;
+	char *addr;
+	int sock[2];
+	pid_t pid;
+
+	ck_ok(pinion_buffer_map(buf, BOTH, (void **)&addr));
+	addr[0] = 's';
+	pair(SOCK_SEQPACKET, sock);
+	pid = fork();
+	if (!pid) {
+		struct pinion_open_opts opts = { .size = sizeof(opts), .ground = to };
+		struct pinion_context *own;
+		struct pinion_buffer *got;
+
+		if (pinion_open(&opts, &own) || pinion_buffer_recv(own, sock[1], &got))
+			_exit(1);
+		if (pinion_buffer_map(got, rights, (void **)&addr) || addr[0] != 's')
+			_exit(2);
+		if (rights == BOTH)
+			addr[1] = 'r';
+		_exit(pinion_buffer_send(got, sock[1], rights) ? 3 : 0);
+	}
+	ck_ok(pinion_buffer_send(buf, sock[0], rights));
+	ck_assert_int_eq(reap(pid), 0);
+	ck_ok(pinion_buffer_recv(ctx, sock[0], &back));
+	ck_ok(pinion_buffer_map(back, PINION_READ, (void **)&addr));
+	ck_assert_int_eq(addr[0], 's');
+	if (rights == BOTH)
+		ck_assert_int_eq(addr[1], 'r');
+	pinion_buffer_unref(back);
+	pinion_buffer_unref(buf);
+	pinion_close(ctx);
+	close(sock[0]);
+	close(sock[1]);
+}
+
+START_TEST(processes_on_different_grounds_share)
+{
+	uint32_t rights = _i ? BOTH : PINION_READ;
+
+	mixed("auto", "memfd", rights);
+	mixed("memfd", "auto", rights);
+}
+END_TEST
+
+/* The descriptor is the right: who may not open the module's device receives all the same. */
+START_TEST(a_user_without_the_device_receives)
+{
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = buffer(ctx, 4096);
+	char dir[PATH_MAX], *addr;
+	int sock[2];
+	pid_t pid;
+
+	snprintf(dir, sizeof(dir), "%s/other", test_tmp());
+	ck_assert_int_eq(mkdir(dir, 0700), 0);
+	if (!geteuid())
+		ck_assert_int_eq(chown(dir, 65534, 65534), 0);
+	ck_ok(pinion_buffer_map(buf, BOTH, (void **)&addr));
+	addr[7] = 'x';
+	pair(SOCK_SEQPACKET, sock);
+	ck_ok(pinion_buffer_send(buf, sock[0], PINION_READ));
+	pid = fork();
+	if (!pid) {
+		struct pinion_context *own;
+		struct pinion_buffer *got;
+
+		/* The user may not come through what is above. */
+		if (chdir(dir) || (!geteuid() && (setgid(65534) || setuid(65534))))
+			_exit(1);
+		setenv("PINION_DIR", ".", 1);
+		if (pinion_open(NULL, &own) || pinion_buffer_recv(own, sock[1], &got))
+			_exit(2);
+		if (pinion_buffer_map(got, PINION_READ, (void **)&addr) || addr[7] != 'x')
+			_exit(3);
+		_exit(pinion_buffer_map(got, BOTH, (void **)&addr) == -EPERM ? 0 : 4);
+	}
+	ck_assert_int_eq(reap(pid), 0);
+	pinion_buffer_unref(buf);
+	pinion_close(ctx);
+}
+END_TEST
+
 START_TEST(a_seal_made_by_another_holder_is_noticed)
 {
 	struct pinion_buffer_info info = { .size = sizeof(info) };
-	struct pinion_context *ctx = context();
+	struct pinion_context *ctx = context_on("memfd");
 	struct pinion_buffer *buf = buffer(ctx, 4096), *got = NULL;
 	void *addr;
 	int sock[2];
@@ -228,7 +362,7 @@ END_TEST
 
 START_TEST(sealing_what_another_holder_sealed_is_no_error)
 {
-	struct pinion_context *ctx = context();
+	struct pinion_context *ctx = context_on("memfd");
 	struct pinion_buffer *buf = buffer(ctx, 4096), *got = NULL;
 	int sock[2];
 
@@ -261,12 +395,19 @@ START_TEST(a_reader_cannot_be_turned_into_a_writer)
 	fd = pinion_buffer_export(got);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	again = open(path, O_RDWR);
-	ck_assert_int_ge(again, 0);
-	ck_assert_int_eq(write(again, "x", 1), -1);
-	ck_assert_int_eq(errno, EPERM);
-	ck_assert_ptr_eq(mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, again, 0), MAP_FAILED);
-	ck_assert_int_eq(errno, EPERM);
-	close(again);
+	if (on_module(ctx)) {
+		/* There is no file of that name to open. */
+		ck_assert_int_eq(again, -1);
+		ck_assert_ptr_eq(mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+		ck_assert_int_eq(errno, EACCES);
+	} else {
+		ck_assert_int_ge(again, 0);
+		ck_assert_int_eq(write(again, "x", 1), -1);
+		ck_assert_int_eq(errno, EPERM);
+		ck_assert_ptr_eq(mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, again, 0), MAP_FAILED);
+		ck_assert_int_eq(errno, EPERM);
+		close(again);
+	}
 	close(fd);
 	pinion_buffer_unref(got);
 	pinion_buffer_unref(buf);
@@ -490,7 +631,7 @@ START_TEST(a_thousand_hand_overs_leave_nothing)
 
 	pair(SOCK_SEQPACKET, sock);
 	fds = fds_open();
-	for (int i = 0; i < 1000; i++) {
+	for (unsigned int i = test_rounds(1000); i; i--) {
 		struct pinion_buffer *buf = buffer(ctx, 4096), *got = NULL;
 
 		ck_ok(pinion_buffer_send(buf, sock[0], i & 1 ? PINION_READ : BOTH));
@@ -515,6 +656,9 @@ static Suite *suite(void)
 	tcase_add_test(over, several_buffers_arrive_in_order_on_a_byte_stream);
 	tcase_add_test(over, a_thousand_hand_overs_leave_nothing);
 	suite_add_tcase(s, over);
+	tcase_add_loop_test(rights, processes_on_different_grounds_share, 0, 2);
+	tcase_add_test(rights, a_user_without_the_device_receives);
+	tcase_add_test(rights, a_writer_works_beside_readers_where_there_is_the_module);
 	tcase_add_test(rights, a_sealed_buffer_has_no_second_writer);
 	tcase_add_test(rights, a_seal_made_by_another_holder_is_noticed);
 	tcase_add_test(rights, sealing_what_another_holder_sealed_is_no_error);

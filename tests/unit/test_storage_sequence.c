@@ -224,7 +224,7 @@ END_TEST
 static void *write_in_thread(void *arg)
 {
 	(void)arg;
-	for (uint32_t value = 1; value < 3000; value++) {
+	for (uint32_t value = test_rounds(3000); value; value--) {
 		ck_ok(pinion_storage_write_begin(st, soon(), NULL));
 		fill(st, value);
 		ck_ok(pinion_storage_write_end(st));
@@ -258,7 +258,7 @@ END_TEST
 
 START_TEST(writers_take_turns)
 {
-	uint32_t *p = view_data(st, BOTH);
+	uint32_t *p = view_data(st, BOTH), turns = test_rounds(500);
 	pid_t pid[3];
 
 	for (int i = 0; i < 3; i++) {
@@ -268,7 +268,7 @@ START_TEST(writers_take_turns)
 		if (pid[i])
 			continue;
 		own = open_it(&with_header);
-		for (int k = 0; k < 500; k++) {
+		for (uint32_t k = 0; k < turns; k++) {
 			bool torn;
 
 			child_needs(!pinion_storage_write_begin(own, soon(), &torn), 1);
@@ -283,9 +283,9 @@ START_TEST(writers_take_turns)
 	}
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(reap(pid[i]), 0);
-	ck_assert_uint_eq(p[0], 1500);
-	ck_assert_uint_eq(p[N - 1], 1500);
-	ck_assert_uint_eq(info_of(st).sequence, 3000);
+	ck_assert_uint_eq(p[0], 3 * turns);
+	ck_assert_uint_eq(p[N - 1], 3 * turns);
+	ck_assert_uint_eq(info_of(st).sequence, 6 * turns);
 }
 END_TEST
 

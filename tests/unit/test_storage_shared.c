@@ -730,7 +730,7 @@ START_TEST(a_thousand_leave_nothing)
 {
 	unsigned int fds = fds_open(), maps = maps_open();
 
-	for (int i = 0; i < 1000; i++) {
+	for (unsigned int i = test_rounds(1000); i; i--) {
 		struct pinion_storage *st = create(in_tmp("a"), PINION_DTYPE_U8, 5000), *own = NULL;
 		struct pinion_storage *again = open_it(in_tmp("a"), PINION_DTYPE_F32, 1250);
 

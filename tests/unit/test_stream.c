@@ -595,15 +595,16 @@ START_TEST(ten_thousand_calls_run_in_order)
 	struct order order = { 0, 0 };
 	struct ground g;
 	uint64_t seq;
+	int rounds = test_rounds(10000);
 
 	ground_open(&g, NULL);
-	for (int i = 0; i < 10000; i++) {
+	for (int i = 0; i < rounds; i++) {
 		n[i] = (struct numbered){ &order, i };
 		ck_ok(pinion_stream_call(g.stream, in_order, &n[i], &seq));
 		ck_assert_uint_eq(seq, i + 1);
 	}
 	ck_ok(pinion_stream_flush(g.stream, SOON));
-	ck_assert_int_eq(order.next, 10000);
+	ck_assert_int_eq(order.next, rounds);
 	ck_assert_int_eq(order.wrong, 0);
 	ck_assert_uint_eq(pinion_stream_pending(g.stream), 0);
 	ck_assert_uint_eq(in_flight(g.dev), 0);
@@ -617,10 +618,11 @@ START_TEST(a_call_that_is_waited_for_is_never_missed)
 	struct order order = { 0, 0 };
 	struct ground g;
 	uint64_t seq;
+	int rounds = test_rounds(20000);
 
 	ground_open(&g, NULL);
 	n.order = &order;
-	for (int i = 0; i < 20000; i++) {
+	for (int i = 0; i < rounds; i++) {
 		n.number = i;
 		ck_ok(pinion_stream_call(g.stream, in_order, &n, &seq));
 		/* Without a wait, so that the next one comes while the stream's thread goes to sleep. */
@@ -803,11 +805,11 @@ START_TEST(a_full_stream_makes_the_next_one_wait)
 	struct pinion_stream_opts opts = { .size = sizeof(opts), .capacity = 1, .depth = 1 };
 	struct pinion_buffer *buf;
 	struct ground g;
-	int ran = 0, fd = file(9 * MIB);
+	int ran = 0, rounds = test_rounds(1000), fd = file(9 * MIB);
 
 	ground_open(&g, &opts);
 	buf = buffer(g.ctx, 9 * MIB);
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < rounds; i++) {
 		ck_ok(pinion_stream_call(g.stream, counts_itself, &ran, NULL));
 		ck_assert_uint_le(pinion_stream_pending(g.stream), 1);
 		ck_assert_uint_le(in_flight(g.dev), 1);
@@ -815,7 +817,7 @@ START_TEST(a_full_stream_makes_the_next_one_wait)
 	ck_ok(pinion_stream_read(g.stream, buf, 0, fd, 0, 9 * MIB, NULL));
 	ck_ok(pinion_stream_call(g.stream, counts_itself, &ran, NULL));
 	ck_ok(pinion_stream_flush(g.stream, SOON));
-	ck_assert_int_eq(ran, 1001);
+	ck_assert_int_eq(ran, rounds + 1);
 	same_bytes(buf, 0, 0, 9 * MIB);
 	pinion_buffer_unref(buf);
 	ground_close(&g);
@@ -1059,11 +1061,11 @@ START_TEST(a_buffer_is_free_when_its_read_is_done)
 	struct pinion_buffer *buf;
 	struct ground g;
 	uint64_t seq;
-	int fd = file(4096);
+	int rounds = test_rounds(3000), fd = file(4096);
 
 	ground_open(&g, NULL);
 	buf = buffer(g.ctx, 4096);
-	for (int i = 0; i < 3000; i++) {
+	for (int i = 0; i < rounds; i++) {
 		ck_ok(pinion_stream_read(g.stream, buf, 0, fd, 0, 1, &seq));
 		while (i & 1 && pinion_stream_pending(g.stream))
 			;

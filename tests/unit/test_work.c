@@ -190,13 +190,13 @@ START_TEST(a_thread_that_ends_gives_its_lane_back)
 {
 	struct pinion_context *ctx = context();
 	struct pinion_device *dev = device(ctx, "lanes");
-	uint32_t before = counts_lanes_free(ctx->counts);
+	uint32_t before = counts_lanes_free(ctx->counts), rounds = test_rounds(1000);
 
-	for (int i = 0; i < 1000; i++)
+	for (uint32_t i = 0; i < rounds; i++)
 		in_thread(one_unit, dev);
 	ck_assert_uint_ge(counts_lanes_free(ctx->counts) + 2, before);
 	ck_assert_uint_eq(pending(dev), 0);
-	ck_assert_uint_eq(info_of(dev).submitted, 1000);
+	ck_assert_uint_eq(info_of(dev).submitted, rounds);
 	ck_assert_uint_eq(info_of(dev).shared_lanes, 0);
 	pinion_close(ctx);
 }
@@ -478,9 +478,9 @@ START_TEST(a_prefork_parents_share_is_gone_when_it_is_reaped)
 {
 	struct pinion_context *ctx = context();
 	struct pinion_device *dev = device(ctx, "dying");
-	int gone = 0;
+	int gone = 0, rounds = test_rounds(300);
 
-	for (int i = 0; i < 300; i++) {
+	for (int i = 0; i < rounds; i++) {
 		pid_t parent, child;
 		int end[2];
 
@@ -507,8 +507,8 @@ START_TEST(a_prefork_parents_share_is_gone_when_it_is_reaped)
 		close(end[0]);
 		close(end[1]);
 	}
-	ck_assert_int_eq(gone, 300);
-	ck_assert_uint_eq(info_of(dev).reclaimed, 1500);
+	ck_assert_int_eq(gone, rounds);
+	ck_assert_uint_eq(info_of(dev).reclaimed, 5 * rounds);
 	pinion_close(ctx);
 }
 END_TEST

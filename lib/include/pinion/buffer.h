@@ -27,6 +27,7 @@ enum pinion_hold {
 	PINION_HOLD_NONE,	/* the pages may be swapped or migrated */
 	PINION_HOLD_LOCKED,	/* mlock: never swapped, but may be migrated; ends with this process's mapping */
 	PINION_HOLD_REGISTERED, /* pinned by an io_uring registration: never swapped, never migrated */
+	PINION_HOLD_PINNED,	/* pinned by the module while anybody has it: never swapped, never migrated, for any device */
 };
 
 struct pinion_buffer_opts {
@@ -43,13 +44,16 @@ struct pinion_buffer_info {
 	uint32_t page_size;  /* bytes of the page the size was rounded to */
 	uint32_t rights;     /* PINION_READ, or with PINION_WRITE while writable mappings can still be made */
 	enum pinion_hold hold;
-	const char *hold_why; /* why the hold is no better; "" when it is REGISTERED; borrowed from the buffer */
+	const char *hold_why; /* why the hold is no better; "" when it is REGISTERED or PINNED; borrowed from the buffer */
 };
 
 /*
  * Makes a buffer of at least @size bytes, zeroed, every page present. The caller owns *@out (pinion_buffer_unref()).
  * Errors: -EINVAL size 0 or options; -EOVERFLOW; -ENOMEM free memory, a cgroup or RLIMIT_MEMLOCK is short (the sentence
- * names it, its value and the need; nothing stays allocated); -EOPNOTSUPP huge pages asked for and not to be had.
+ * names it, its value and the need; nothing stays allocated); -ENOSPC the module's limit of buffers; -EOPNOTSUPP huge pages
+ * or a hold asked for that cannot be had here.
+ * In a context on the module AUTO and PINNED give its pages, and so does REGISTERED, registered besides; NONE and LOCKED are
+ * asked of memory that is not the module's, and give a memfd.
  */
 int pinion_buffer_alloc(struct pinion_context *ctx, size_t size, const struct pinion_buffer_opts *opts, struct pinion_buffer **out);
 
@@ -73,8 +77,10 @@ int pinion_buffer_map(struct pinion_buffer *buf, uint32_t prot, void **addr);
 int pinion_buffer_unmap(struct pinion_buffer *buf, uint32_t prot);
 
 /*
- * From now on nobody can make a new writable mapping or write through the descriptor, in any process, ever: mmap is
- * EPERM, mprotect EACCES, write EPERM. Writable mappings that exist stay. Cannot be undone.
+ * From now on nobody can make a new writable mapping or write through a descriptor, in any process, ever. Writable mappings
+ * that exist stay. Cannot be undone. mmap is EPERM, mprotect EACCES, write EPERM; of the module's memory mmap is EACCES.
+ * -EOPNOTSUPP: of the module's memory, once a descriptor that may write was sent, exported or received, because its rights
+ * are its own. What a child inherited by fork() is not seen: seal first.
  */
 int pinion_buffer_seal(struct pinion_buffer *buf);
 
@@ -82,14 +88,24 @@ int pinion_buffer_seal(struct pinion_buffer *buf);
 int pinion_buffer_export(struct pinion_buffer *buf);
 
 /*
- * Sends the buffer over a connected Unix socket. @rights PINION_READ seals it first; PINION_READ | PINION_WRITE hands
- * over a writer and is -EOPNOTSUPP once the buffer is sealed (a second writer beside readers needs the module).
+ * Part of the buffer as a buffer of its own with no more than @rights: the same memory, which lives as long as either.
+ * @offset and @bytes are multiples of a small page inside it. The caller owns *@out. Safe from any thread.
+ * Errors: -EINVAL; -EPERM a writer of a sealed buffer; -EOPNOTSUPP it is a memfd, of which a slice is all of it with the rights
+ * there are; -ENOSPC the module's limit of buffers; -EMFILE, -ENOMEM.
+ */
+int pinion_buffer_slice(struct pinion_buffer *buf, uint64_t offset, uint64_t bytes, uint32_t rights, struct pinion_buffer **out);
+
+/*
+ * Sends the buffer over a connected Unix socket. @rights PINION_READ hands over a reader: of the module's memory one beside
+ * writers; a memfd is sealed first. PINION_READ | PINION_WRITE hands over a writer and is -EOPNOTSUPP once the buffer is
+ * sealed (a second writer beside readers needs the module).
  */
 int pinion_buffer_send(struct pinion_buffer *buf, int sock, uint32_t rights);
 
 /*
- * Receives one buffer; the caller owns *@out. Errors: -EPROTO the message is not a buffer, or its descriptor could shrink
- * under us; -ECONNRESET the peer closed.
+ * Receives one buffer, which may stand on another ground than @ctx; the caller owns *@out. The module's memory is taken
+ * without access to its device too, as the descriptor is the right. Errors: -EPROTO the message is not a buffer, or its
+ * descriptor could shrink under us; -ECONNRESET the peer closed.
  */
 int pinion_buffer_recv(struct pinion_context *ctx, int sock, struct pinion_buffer **out);
 
