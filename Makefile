@@ -34,13 +34,21 @@ fuzz:
 vm-images:
 	@sh tests/vm/images.sh $(VM)
 
-# The module in virtual machines: every tier whose image is there. VM_ARGS="--tier um --boot plain" runs less.
-check-vm:
+# The module in virtual machines: every tier whose image is there, then the library's tests on it. VM_ARGS="--tier um --boot plain" runs
+# less, SUITE_ARGS="--tests buffer" less of the second.
+check-vm: all
 	@sh tests/need.sh vm
-	@python3 tests/vm/run.py --build $(B)/vm $(VM_ARGS)
+	@status=0; \
+	$(if $(SUITE_ARGS),true,python3 tests/vm/run.py --build $(B)/vm $(VM_ARGS)) || status=1; \
+	$(if $(VM_ARGS),true,python3 tests/vm/suite.py $(B) --build $(B)/vm $(SUITE_ARGS)) || status=1; \
+	exit $$status
 
 check-long: check
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=600
+	@$(MAKE) --no-print-directory vm-images VM="6.1 6.12 um debug"
+	@$(MAKE) --no-print-directory check-vm VM_ARGS="--long"
+	@sh tests/need.sh vm
+	@python3 tests/vm/suite.py $(B) --build $(B)/vm --long
 
 bench: all
 	@$(B)/tests/bench/pinion-bench

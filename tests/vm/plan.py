@@ -9,7 +9,8 @@ QEMU = ("6.1", "6.12", "debug")
 @dataclass(frozen=True)
 class Program:
     """One program of tests/vm/guest/NAME.c, or of the host (path). allowed: what it makes the kernel say. params: the module is
-    loaded anew with these. seconds: guest time after which it is ended. No argument has a space in it."""
+    loaded anew with these. seconds: guest time after which it is ended. long: only run by --long, and alone then. No argument has a
+    space in it."""
     name: str
     args: tuple = ()
     env: tuple = ()  # "NAME=VALUE"
@@ -18,6 +19,7 @@ class Program:
     seconds: int = 300
     tiers: tuple = ALL
     smoke: bool = False
+    long: bool = False
     path: str = ""
     files: tuple = ()  # (path in the guest, path here)
 
@@ -59,6 +61,12 @@ BUFFERS = (
     Program("dma", tiers=QEMU),
 )
 
+# Everything at random; for long under the kernel that looks for bugs.
+FUZZ = (
+    Program("fuzz", ("20",)),
+    Program("fuzz", ("600",), seconds=1200, tiers=("debug",), long=True),
+)
+
 # What the kernel says of memory that a test breaks, and of who touches it.
 BROKEN_MEMORY = (r"Memory failure:", r"MCE: Killing")
 
@@ -89,6 +97,8 @@ BOOTS = (
         Program("life", seconds=600),
         Program("press", seconds=600),
     ), modules=("vgem", "loop", "crc32c_generic", "ext4"), ext4=True),
+    Boot("fuzz", FUZZ, tiers=("um",)),
+    Boot("fuzz", FUZZ, tiers=QEMU, extra=("importer",)),
     Boot("two-nodes", (
         Program("smoke"),
         Program("nodes"),

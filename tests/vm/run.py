@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Usage: tests/vm/run.py [--smoke] [--tier NAME,...] [--boot NAME] [--program NAME] [--source DIR] [--build DIR] [--coverage]
+                       [--long]
 
 Runs the module's tests in virtual machines: tiers um, 6.1, 6.12 and debug, as far as `make vm-images` made them. A program fails
 by what it says ("not ok"), by its exit status, and by what the kernel's log says meanwhile. The last line is
@@ -8,6 +9,7 @@ by what it says ("not ok"), by its exit status, and by what the kernel's log say
   --smoke      one boot per tier, the programs marked so
   --source     the tree that has Kbuild, kmod/ and uapi/ (default: this one)
   --build      where modules, programs and logs go (default: build/vm)
+  --long       what takes too long for every run, and nothing else
   --coverage   the module notes which blocks ran; coverage.py reads the result
 """
 import argparse
@@ -291,13 +293,13 @@ def run_tier(image, args, tally):
     for spec in plan.BOOTS:
         if name not in spec.tiers or args.boot and args.boot != spec.name:
             continue
-        programs = [p for p in spec.programs if name in p.tiers and (p.smoke or not args.smoke)
+        programs = [p for p in spec.programs if name in p.tiers and (p.smoke or not args.smoke) and p.long == args.long
                     and args.program in ("", p.name)]
         try:
             runner.boot(spec, programs)
         except build.BuildError as e:
             tally.fail(spec.name, "does not build", str(e).splitlines()[-40:])
-    if args.smoke or args.program or args.boot and args.boot != "canary":
+    if args.smoke or args.long or args.program or args.boot and args.boot != "canary":
         return
     try:
         modules = build.extra(image, "canary", args.build)
@@ -335,13 +337,15 @@ def main():
     parser.add_argument("--source", default=build.ROOT)
     parser.add_argument("--build", default=os.path.join(build.ROOT, "build", "vm"))
     parser.add_argument("--coverage", action="store_true")
+    parser.add_argument("--long", action="store_true")
     args = parser.parse_args()
     args.build, args.source = os.path.abspath(args.build), os.path.abspath(args.source)
     os.makedirs(args.build, exist_ok=True)
     # Two runs in one folder would build into each other.
     lock = open(os.path.join(args.build, "lock"), "w", encoding="utf-8")
     fcntl.flock(lock, fcntl.LOCK_EX)
-    tiers = [t for t in args.tier.split(",") if t] or list(images.TIERS)
+    # The debug kernel takes too long for a smoke.
+    tiers = [t for t in args.tier.split(",") if t] or [t for t in images.TIERS if not (args.smoke and t == "debug")]
     allowed = suite.allowed_skips()
     tallies = []
     for tier in tiers:

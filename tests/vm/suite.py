@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Usage: tests/vm/suite.py UNIT-BUILD [--tier NAME,...] [--tests NAME[:CASE],...] [--build DIR] [--memory MIB]
+"""Usage: tests/vm/suite.py UNIT-BUILD [--tier NAME,...] [--tests NAME[:CASE],...] [--long] [--build DIR] [--memory MIB]
 
-Runs the library's unit and conformance tests, as UNIT-BUILD (a meson build folder) has them, on the module in virtual machines. The
-last line is `N passed, N failed, N skipped`, as run.py's.
+Runs the library's unit and conformance tests and the command, as UNIT-BUILD (a meson build folder) has them, on the module in virtual
+machines. The last line is `N passed, N failed, N skipped`, as run.py's.
+  --tests      these, NAME as in test_NAME, or command; else those that say most about the ground
+  --long       all
 """
 import argparse
+import fcntl
 import importlib.util
 import os
+import signal
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -20,10 +24,10 @@ import plan  # noqa: E402
 TESTS = os.path.dirname(HERE)
 DATA = ("golden", "hostile")
 SECONDS = 1500  # guest time of one program
-# No library or no ground in them, or nothing but time: what they show is shown on the host.
-LEFT_OUT = {
-    "counters_model": "runs the protocol, not the library",
-}
+# What each run tries: buffers and what is made of them, and the names they are handed out under.
+SHORT = ("buffer", "share", "storage", "context", "attach", "conform", "command")
+# No library in them: what they show is shown on the host.
+LEFT_OUT = ("counters_model",)
 
 
 def sibling():
@@ -52,27 +56,48 @@ def data_files():
                 yield path.lstrip("/"), path
 
 
-def programs(units, names, scratch):
-    """A program for each test; the files of all travel with the first."""
+def unit_names(units):
     unit = os.path.join(units, "tests", "unit")
-    found = sorted(n[len("test_"):] for n in os.listdir(unit)
-                   if n.startswith("test_") and os.path.isfile(os.path.join(unit, n)) and os.access(os.path.join(unit, n), os.X_OK))
-    names = [tuple(n.split(":", 1)) for n in names]
-    unknown = [n for n, *_ in names if n not in found]
-    if unknown:
-        sys.exit(f"suite.py: no such test in {unit}: {', '.join(unknown)}")
+    return sorted(n[len("test_"):] for n in os.listdir(unit)
+                  if n.startswith("test_") and os.path.isfile(os.path.join(unit, n)) and os.access(os.path.join(unit, n), os.X_OK))
+
+
+def with_libraries(target, path, common):
+    """(path in the guest, path here) of a program of the host and what it needs. Each program brings all: it may be the first of a boot."""
+    files = {target: path, **common}
+    files.update({lib.lstrip("/"): os.path.realpath(lib) for lib in initramfs.libraries(path)})
+    return tuple(files.items())
+
+
+def programs(units, names, scratch):
+    """A program for each test."""
     common = dict(data_files())
-    library = os.path.join(units, "lib", "libpinion.so.0")
-    if os.path.exists(library):
-        common["u/libpinion.so.0"] = os.path.realpath(library)
+    common["u/libpinion.so.0"] = os.path.realpath(os.path.join(units, "lib", "libpinion.so.0"))
     result = []
-    for name, *case in names or [(n,) for n in found if n not in LEFT_OUT]:
-        path = stripped(os.path.join(unit, f"test_{name}"), os.path.join(scratch, "unit"))
-        files = {f"u/test_{name}": path, **common}
-        files.update({lib.lstrip("/"): os.path.realpath(lib) for lib in initramfs.libraries(path)})
-        result.append(plan.Program(f"unit-test_{name}", args=tuple(case), path=os.path.join(HERE, "unit.sh"), seconds=SECONDS, files=tuple(files.items())))
-        common = {}
+    for name, *case in names:
+        if name == "command":
+            files = with_libraries("u/pinion", stripped(os.path.join(units, "tools", "pinion"), os.path.join(scratch, "unit")), common)
+            path = os.path.join(HERE, "command.sh")
+            result.append(plan.Program("command", path=path, seconds=SECONDS, files=files))
+            result.append(plan.Program("command", args=("memlock",), params="memlock=1", path=path, seconds=SECONDS, files=files))
+            continue
+        path = stripped(os.path.join(units, "tests", "unit", f"test_{name}"), os.path.join(scratch, "unit"))
+        result.append(plan.Program(f"unit-test_{name}", args=tuple(case), path=os.path.join(HERE, "unit.sh"), seconds=SECONDS,
+                                   files=with_libraries(f"u/test_{name}", path, common)))
     return tuple(result)
+
+
+def chosen(args):
+    """[(NAME[, CASE])] of what is to run."""
+    found = unit_names(args.units)
+    if args.tests:
+        names = [tuple(n.split(":", 1)) for n in args.tests.split(",")]
+    else:
+        names = [(n,) for n in ((*(n for n in found if n not in LEFT_OUT), "command") if args.long else SHORT)]
+    unknown = [n for n, *_ in names if n not in (*found, "command")]
+    if unknown:
+        sys.exit(f"suite.py: no such test in {args.units}: {', '.join(unknown)}")
+    return names
 
 
 def main():
@@ -80,22 +105,30 @@ def main():
     parser.add_argument("units")
     parser.add_argument("--tier", default="6.1,6.12")
     parser.add_argument("--tests", default="")
+    parser.add_argument("--long", action="store_true")
     parser.add_argument("--build", default=os.path.join("build", "vm"))
     parser.add_argument("--memory", type=int, default=2048)
     args = parser.parse_args()
     args.source, args.coverage = os.path.dirname(TESTS), False
     args.build = os.path.abspath(args.build)
+    os.makedirs(args.build, exist_ok=True)
+    # Two runs in one folder would build into each other.
+    lock = open(os.path.join(args.build, "lock"), "w", encoding="utf-8")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    # An end by a signal ends the virtual machine too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     run = sibling()
+    names = chosen(args)
     total = [0, 0, 0]
     for name in args.tier.split(","):
         image = images.find(name)
         if not image:
-            print(f"SKIP vm_{name}: no image; make vm-images makes it")
+            print(f"SKIP tier_{name}: no image: make vm-images VM={name}")
             total[2] += 1
             continue
         tally = run.Tally(name, run.suite.allowed_skips())
         try:
-            what = programs(args.units, [t for t in args.tests.split(",") if t], args.build)
+            what = programs(args.units, names, args.build)
             run.Runner(image, args, tally).boot(plan.Boot("suite", what, memory=args.memory), list(what))
         except build.BuildError as e:
             tally.fail("build", "does not build", str(e).splitlines()[-40:])
@@ -103,7 +136,7 @@ def main():
         for i, n in enumerate((tally.passed, tally.failed, tally.skipped)):
             total[i] += n
     print(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
-    return 1 if total[1] or not total[0] else 0
+    return 1 if total[1] or not any(total) else 0
 
 
 if __name__ == "__main__":

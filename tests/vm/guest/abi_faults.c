@@ -7,7 +7,9 @@
 #include "calls.h"
 #include "vgem.h"
 
+#include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 /* Steps of a call, at most: more is a loop that does not end. */
 #define STEPS 5000
@@ -138,6 +140,86 @@ static void no_descriptor(void)
 	point("no descriptor left", "EMFILE of every call that makes one");
 }
 
+/* ---- death ---------------------------------------------------------------------------------------------------------- */
+
+#define KILLED_BYTES (8UL << 20)
+#define KILLS	     24
+
+static int large_range(void)
+{
+	static void *range;
+
+	if (!range)
+		range = mmap(NULL, KILLED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	return dev_pin(given.dev, range, KILLED_BYTES);
+}
+
+static int large_memfd(void)
+{
+	int memfd = memfd_create("pinion-test", MFD_CLOEXEC | MFD_ALLOW_SEALING), fd;
+
+	if (ftruncate(memfd, KILLED_BYTES) || fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK))
+		return -errno;
+	fd = dev_pin_fd(given.dev, memfd, 0, KILLED_BYTES, NULL);
+	close(memfd);
+	return fd;
+}
+
+static int large_alloc(void)
+{
+	return dev_alloc(given.dev, KILLED_BYTES, PINION_ALLOC_HUGE_NEVER);
+}
+
+static int large_shmem(void)
+{
+	return dev_alloc(given.dev, KILLED_BYTES, PINION_ALLOC_SHMEM);
+}
+
+/* A child makes large buffers until it is killed, at another moment each time. */
+static void killed(const char *name, int (*large)(void))
+{
+	struct state was = state_now(given.dev);
+	int status, ready[2];
+	char byte;
+
+	for (unsigned int i = 0; i < KILLS; i++) {
+		pid_t pid;
+
+		if (pipe2(ready, O_CLOEXEC))
+			wrong("pipe: %s", strerror(errno));
+		pid = fork();
+		for (bool first = true; !pid; first = false) {
+			int fd = large();
+
+			if (fd < 0 || (first && write(ready[1], "", 1) != 1))
+				_exit(1);
+			close(fd);
+		}
+		close(ready[1]);
+		if (read(ready[0], &byte, 1) != 1)
+			wrong("the first failed");
+		close(ready[0]);
+		usleep(i * 500);
+		kill(pid, SIGKILL);
+		if (waitpid(pid, &status, 0) != pid || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
+			wrong("the child ended with %x", status);
+		state_same(given.dev, &was);
+	}
+	point(name, "killed at any moment leaves nothing");
+}
+
+static void all_killed(void)
+{
+	struct pinion_info info;
+
+	killed("ALLOC", large_alloc);
+	killed("PIN", large_range);
+	killed("PIN of a memfd", large_memfd);
+	expect(dev_info(given.dev, &info), 0, "INFO");
+	if (info.features & PINION_FEATURE_SHMEM)
+		killed("ALLOC of SHMEM", large_shmem);
+}
+
 int main(void)
 {
 	const struct attempt more[] = {
@@ -176,6 +258,7 @@ int main(void)
 		tap_skip("import by a device", "this kernel has no vgem");
 	if (vgem >= 0)
 		close(vgem);
+	all_killed();
 	given_close(&start);
 	return tap_end();
 }

@@ -112,7 +112,7 @@ static void buffer_new(int fd)
 static bool op_alloc(void)
 {
 	static const uint32_t flags[] = { PINION_ALLOC_HUGE_REQUIRE, PINION_ALLOC_HUGE_NEVER, PINION_ALLOC_NODE_STRICT,
-					  PINION_ALLOC_SHMEM,	     PINION_ALLOC_WIPE_ON_FREE };
+					  PINION_ALLOC_SHMEM, PINION_ALLOC_WIPE_ON_FREE };
 	struct pinion_alloc a = { .size = sizeof(a), .bytes = some_bytes(), .node = PINION_NODE_ANY };
 	int dev = dev_some();
 
@@ -158,8 +158,8 @@ static bool op_slice(void)
 		if (s.offset + s.length > of.pages * PAGE)
 			bad(ROWS, "SLICE of %llu + %llu of %llu pages", s.offset, s.length, (unsigned long long)of.pages);
 		/* Nobody knows its number yet. */
-		if (held_know(&made, dev) && (made.pages_id != of.pages_id || made.first != of.first + s.offset / PAGE ||
-					      made.pages != s.length / PAGE))
+		if (held_know(&made, dev) &&
+		    (made.pages_id != of.pages_id || made.first != of.first + s.offset / PAGE || made.pages != s.length / PAGE))
 			bad(ROWS, "a slice is of other pages than was asked for");
 		pool_put(s.out_fd);
 	} else {
@@ -276,7 +276,9 @@ static void row_check(const struct pinion_list_buffer *row, uint64_t after, bool
 static bool op_list(void)
 {
 	struct pinion_list_buffer rows[ROWS_MOST];
-	struct pinion_list l = { .size = sizeof(l), .kind = PINION_LIST_BUFFERS, .rows = (uintptr_t)rows, .row_size = sizeof(rows[0]) };
+	struct pinion_list l = {
+		.size = sizeof(l), .kind = PINION_LIST_BUFFERS, .rows = (uintptr_t)rows, .row_size = sizeof(rows[0])
+	};
 	int dev = devs[roll(4)];
 	bool some = false;
 
@@ -367,7 +369,8 @@ static bool op_map(void)
 			m->pages += roll(8);
 		m->prot = one_in(16) ? roll(8) : PROT_READ | (one_in(2) ? PROT_WRITE : 0);
 		m->first = m->of.first + index;
-		m->at = mmap(place_some(), m->pages * PAGE, m->prot, flags | (one_in(8) ? MAP_POPULATE : 0), m->of.fd, index * PAGE);
+		m->at = mmap(place_some(), m->pages * PAGE, m->prot, flags | (one_in(8) ? MAP_POPULATE : 0), m->of.fd,
+			     index * PAGE);
 		if (m->at == MAP_FAILED)
 			m->pages = 0;
 		else
@@ -452,10 +455,10 @@ static bool op_protect(void)
 
 static bool op_advise(void)
 {
-	static const int advice[] = { MADV_NORMAL,   MADV_RANDOM,	MADV_WILLNEED,	  MADV_DONTNEED, MADV_FREE,
-				      MADV_REMOVE,   MADV_DONTFORK,	MADV_DOFORK,	  MADV_DODUMP,	 MADV_DONTDUMP,
-				      MADV_HUGEPAGE, MADV_NOHUGEPAGE,	MADV_MERGEABLE,	  MADV_COLD,	 MADV_PAGEOUT,
-				      25,	     MADV_POPULATE_READ, MADV_POPULATE_WRITE };
+	static const int advice[] = { MADV_NORMAL,	  MADV_RANDOM,	      MADV_WILLNEED, MADV_DONTNEED, MADV_FREE,
+				      MADV_REMOVE,	  MADV_DOFORK,	      MADV_DODUMP,   MADV_DONTDUMP, MADV_HUGEPAGE,
+				      MADV_NOHUGEPAGE,	  MADV_MERGEABLE,     MADV_COLD,     MADV_PAGEOUT,  25,
+				      MADV_POPULATE_READ, MADV_POPULATE_WRITE };
 	struct map *m = map_take(MAP_READY);
 	uint64_t pages;
 	bool done;
@@ -486,8 +489,12 @@ static bool op_move(void)
 			    (void *)(0x500000000000UL + (m - maps) * 64 * HUGE + roll(4) * 16 * HUGE));
 	if (to != MAP_FAILED) {
 		if (pages > m->pages)
-			bad(RIGHTS, "a mapping of %llu pages grew to %llu", (unsigned long long)m->pages, (unsigned long long)pages);
+			bad(RIGHTS, "a mapping of %llu pages grew to %llu", (unsigned long long)m->pages,
+			    (unsigned long long)pages);
 		m->at = to;
+		m->pages = pages;
+	} else if (pages < m->pages && !munmap(m->at + pages * PAGE, (m->pages - pages) * PAGE)) {
+		/* What failed may have cut off the end before. */
 		m->pages = pages;
 	}
 	map_put(m);
@@ -660,8 +667,9 @@ static bool look(const char *path)
 
 static bool op_seen(void)
 {
-	static const char *const paths[] = { "/sys/kernel/debug/pinion/buffers", "/sys/class/misc/pinion/bytes", "/proc/self/smaps",
-					     "/sys/class/misc/pinion/buffers", "/sys/kernel/debug/dma_buf/bufinfo" };
+	static const char *const paths[] = { "/sys/kernel/debug/pinion/buffers", "/sys/class/misc/pinion/bytes",
+					     "/proc/self/smaps", "/sys/class/misc/pinion/buffers",
+					     "/sys/kernel/debug/dma_buf/bufinfo" };
 	char path[64];
 	int fd = pool_look();
 
@@ -691,21 +699,21 @@ static bool op_open(void)
 static struct import_slot {
 	_Atomic int state;
 	int fd;
-	bool to_device, spoilt;
+	bool to_device;
 	struct held of;
 } imports[IMPORTS];
 
 static bool import_new(struct import_slot *slot)
 {
-	uint32_t direction = 1 + roll(3);
+	uint32_t direction = 1 + roll(3), flags = roll(4);
 
 	slot->fd = -1;
-	slot->spoilt = false;
 	slot->to_device = direction == IMPORTER_TO_DEVICE;
 	if (!hold(&slot->of, devs[0]))
 		return false;
-	slot->fd = import_by(roll(2), slot->of.fd, direction, roll(4));
-	if (slot->fd >= 0 && !slot->to_device && !(slot->of.rights & PINION_RIGHT_DMA_RW) && import_call(slot->fd, IMPORTER_MAP) == 0)
+	slot->fd = import_by(roll(2), slot->of.fd, direction, flags);
+	if (slot->fd >= 0 && !slot->to_device && !(slot->of.rights & PINION_RIGHT_DMA_RW) &&
+	    (!(flags & IMPORTER_LAZY) || !import_call(slot->fd, IMPORTER_MAP)))
 		bad(RIGHTS, "a device may write to a slice of rights %x", slot->of.rights);
 	close(slot->of.fd);
 	return slot->fd >= 0;
@@ -762,7 +770,9 @@ static bool op_import(void)
 /* The owner of memory that is pinned does with it what it likes. */
 static bool op_arena(void)
 {
-	static const int advice[] = { MADV_DONTNEED, MADV_POPULATE_WRITE, MADV_POPULATE_READ, MADV_PAGEOUT, MADV_COLD, MADV_FREE };
+	static const int advice[] = {
+		MADV_DONTNEED, MADV_POPULATE_WRITE, MADV_POPULATE_READ, MADV_PAGEOUT, MADV_COLD, MADV_FREE
+	};
 	const struct held own = { .kind = PINION_KIND_RANGE };
 	uint64_t first = roll(2 * ARENA_PAGES), pages = 1 + roll(2 * ARENA_PAGES - first);
 	char *at = arena + first * PAGE;
@@ -844,6 +854,8 @@ static bool op_fork(void)
 	if (pid)
 		return pid > 0;
 	dice = mix(dice ^ getpid());
+	/* It is the parent's. */
+	kernel_fails = -1;
 	for (int i = roll(16); i; i--)
 		op_some(false);
 	if (one_in(4))
@@ -861,16 +873,16 @@ static const struct op {
 	unsigned int weight;
 	bool always; /* works at least once on every kernel */
 } ops[] = {
-	{ "alloc", op_alloc, 12, true },     { "slice", op_slice, 12, true },	  { "pin", op_pin, 8, true },
-	{ "pin_fd", op_pin_fd, 8, true },    { "info", op_info, 4, true },	  { "bufinfo", op_bufinfo, 6, true },
-	{ "list", op_list, 4, true },	     { "wild", op_wild, 20, true },	  { "map", op_map, 20, true },
-	{ "touch", op_touch, 30, true },     { "unmap", op_unmap, 12, true },	  { "protect", op_protect, 6, true },
-	{ "advise", op_advise, 12, true },   { "move", op_move, 6, true },	  { "lock", op_lock, 6, true },
-	{ "close", op_close, 24, true },     { "dup", op_dup, 4, true },	  { "send", op_send, 4, true },
-	{ "receive", op_receive, 4, true },  { "sync", op_sync, 6, true },	  { "name", op_name, 4, true },
-	{ "fence", op_fence, 4, false },     { "odd", op_odd, 6, true },	  { "seen", op_seen, 1, true },
-	{ "open", op_open, 4, true },	     { "import", op_import, 20, false }, { "arena", op_arena, 6, true },
-	{ "memfd", op_memfd, 6, true },	     { "limit", op_limit, 1, true },	  { "fail", op_fail, 6, true },
+	{ "alloc", op_alloc, 12, true },    { "slice", op_slice, 12, true },	{ "pin", op_pin, 8, true },
+	{ "pin_fd", op_pin_fd, 8, true },   { "info", op_info, 4, true },	{ "bufinfo", op_bufinfo, 6, true },
+	{ "list", op_list, 4, true },	    { "wild", op_wild, 20, true },	{ "map", op_map, 20, true },
+	{ "touch", op_touch, 30, true },    { "unmap", op_unmap, 8, true },	{ "protect", op_protect, 6, true },
+	{ "advise", op_advise, 12, true },  { "move", op_move, 6, true },	{ "lock", op_lock, 6, true },
+	{ "close", op_close, 10, true },    { "dup", op_dup, 4, true },		{ "send", op_send, 4, true },
+	{ "receive", op_receive, 4, true }, { "sync", op_sync, 6, true },	{ "name", op_name, 4, true },
+	{ "fence", op_fence, 4, false },    { "odd", op_odd, 6, true },		{ "seen", op_seen, 1, true },
+	{ "open", op_open, 4, true },	    { "import", op_import, 20, false }, { "arena", op_arena, 6, true },
+	{ "memfd", op_memfd, 6, true },	    { "limit", op_limit, 1, true },	{ "fail", op_fail, 6, true },
 	{ "fork", op_fork, 1, true },
 };
 #define OPS (sizeof(ops) / sizeof(ops[0]))
@@ -927,7 +939,9 @@ static void process_prepare(void)
 	signal(SIGCHLD, SIG_IGN);
 	setrlimit(RLIMIT_NOFILE, &files);
 	setrlimit(RLIMIT_CORE, &core);
-	arena = mmap(NULL, 2 * half, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	/* Behind it is nothing, so that no range goes on into what is not stamped. */
+	arena = mmap(NULL, 2 * half + 8 * HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	mprotect(arena, half, PROT_READ | PROT_WRITE);
 	mmap(arena + half, half, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	memfds[0] = memfd_some(0, 64 * PAGE, F_SEAL_SHRINK, false);
 	memfds[1] = memfd_some(0, 64 * PAGE, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, false);
@@ -941,7 +955,7 @@ static _Noreturn void process(uint64_t seed, bool nobody)
 	pthread_t threads[THREADS];
 
 	dice = seed;
-	life_ends = mem_clock() + 1 + roll(6);
+	life_ends = mem_clock() + 2 + roll(8);
 	if (nobody && setresuid(NOBODY, NOBODY, NOBODY))
 		_exit(2);
 	process_prepare();
@@ -957,8 +971,8 @@ static _Noreturn void process(uint64_t seed, bool nobody)
 
 static pid_t processes[PROCESSES];
 
-/* Ends are those that were meant. */
-static void reap(void)
+/* Ends are those that were meant. Whether anybody is left. */
+static bool reap(void)
 {
 	int status;
 	pid_t pid;
@@ -970,6 +984,7 @@ static void reap(void)
 			if (processes[i] == pid)
 				processes[i] = 0;
 	}
+	return !pid || errno != ECHILD;
 }
 
 static void run(double seconds, uint64_t seed)
@@ -988,9 +1003,7 @@ static void run(double seconds, uint64_t seed)
 					process(its, i == 1);
 			}
 		mem_sleep(50000);
-		if (one_in(20) && processes[roll(PROCESSES)])
-			kill(processes[roll(PROCESSES)] ?: getpid(), 0);
-		if (one_in(12)) {
+		if (one_in(40)) {
 			pid_t victim = processes[roll(PROCESSES)];
 
 			if (victim > 0)
@@ -1006,8 +1019,7 @@ static void end(void)
 	int fd;
 
 	atomic_store(&shared->stop, 1);
-	while (waitpid(-1, NULL, WNOHANG | WNOWAIT) >= 0 || errno != ECHILD) {
-		reap();
+	while (reap()) {
 		if (mem_clock() > late) {
 			bad(LIFE, "a process does not end");
 			break;

@@ -12,12 +12,12 @@
 
 #include <stdatomic.h>
 
-#define FUZZ __attribute__((unused)) static
+#define FUZZ	 __attribute__((unused)) static
 
-#define POOL	   48
-#define MAPS	   24
-#define OPS_MOST   48
-#define STAMP_NONE 0
+#define POOL	 24
+#define MAPS	 16
+#define TRIES	 4 /* places of a pool that are looked at */
+#define OPS_MOST 48
 
 /* ---- what is wrong, and what was done ------------------------------------------------------------------------------ */
 
@@ -28,7 +28,7 @@ static struct shared {
 	_Atomic int said[WRONGS];
 	char why[WRONGS][256];
 	_Atomic uint64_t tried[OPS_MOST], worked[OPS_MOST];
-} *shared;
+} * shared;
 
 /* The first of each kind is kept; the others follow from it more often than not. */
 FUZZ __attribute__((format(printf, 2, 3))) void bad(int what, const char *why, ...)
@@ -113,8 +113,10 @@ FUZZ void pool_put(int fd)
 /* A number that was a descriptor's a moment ago, or -1. */
 FUZZ int pool_look(void)
 {
-	int fd = atomic_load(&pool[roll(POOL)]);
+	int fd = 0;
 
+	for (int i = 0; fd <= 0 && i < TRIES; i++)
+		fd = atomic_load(&pool[roll(POOL)]);
 	return fd > 0 ? fd : -1;
 }
 
@@ -144,8 +146,8 @@ FUZZ bool held_know(struct held *h, int dev)
 			continue;
 		if (info.kind < PINION_KIND_PAGES || info.kind > PINION_KIND_MEMFD || !(info.rights & PINION_RIGHT_READ) ||
 		    info.offset + info.bytes > info.pages_bytes || (info.offset | info.bytes) % PAGE || !info.bytes)
-			bad(ROWS, "BUFINFO: kind %u rights %x offset %llu bytes %llu of %llu", info.kind, info.rights, info.offset,
-			    info.bytes, info.pages_bytes);
+			bad(ROWS, "BUFINFO: kind %u rights %x offset %llu bytes %llu of %llu", info.kind, info.rights,
+			    info.offset, info.bytes, info.pages_bytes);
 		h->kind = info.kind;
 		h->rights = info.rights;
 		h->pages_id = info.pages_id;
@@ -172,7 +174,8 @@ FUZZ bool hold(struct held *h, int dev)
 
 /* ---- content ------------------------------------------------------------------------------------------------------- */
 
-/* Whatever word of a buffer is not zero is this one: made of the pages and the place in them, or for memory of others, of its kind. */
+/* Whatever word of a buffer is not zero is this one: made of the pages and the place in them, or for memory of others, of its
+ * kind. */
 FUZZ uint64_t stamp(const struct held *h, uint64_t page)
 {
 	return h->kind == PINION_KIND_PAGES || h->kind == PINION_KIND_SHMEM ? mem_word(page, h->pages_id) :
@@ -207,8 +210,9 @@ FUZZ void page_check(const char *at, const struct held *h, uint64_t page, bool a
 		uint64_t is = word[k];
 
 		if (!word_fits(is, h, page))
-			bad(CONTENT, "word %u of page %llu of pages %llu, kind %u: %llx, not 0 or %llx", k, (unsigned long long)page,
-			    (unsigned long long)h->pages_id, h->kind, (unsigned long long)is, (unsigned long long)stamp(h, page));
+			bad(CONTENT, "word %u of page %llu of pages %llu, kind %u: %llx, not 0 or %llx", k,
+			    (unsigned long long)page, (unsigned long long)h->pages_id, h->kind, (unsigned long long)is,
+			    (unsigned long long)stamp(h, page));
 	}
 }
 
@@ -252,9 +256,14 @@ static struct map maps[MAPS];
 
 FUZZ struct map *map_take(int state)
 {
-	struct map *m = &maps[roll(MAPS)];
+	for (int i = 0; i < TRIES; i++) {
+		struct map *m = &maps[roll(MAPS)];
+		int is = state;
 
-	return atomic_compare_exchange_strong(&m->state, &state, MAP_TAKEN) ? m : NULL;
+		if (atomic_compare_exchange_strong(&m->state, &is, MAP_TAKEN))
+			return m;
+	}
+	return NULL;
 }
 
 FUZZ void map_put(struct map *m)

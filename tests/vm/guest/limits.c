@@ -196,6 +196,37 @@ static void two_users(void)
 	point("users", "have limits of their own, and one together");
 }
 
+/* The tree of users, in an order that goes both ways. */
+static void many_users(void)
+{
+	static const uid_t uids[] = { 1000, 500, 2000, 1500, 300, 700, 1000, 1500 };
+	const unsigned int nr = sizeof(uids) / sizeof(uids[0]);
+	struct state was = state_now(given.dev);
+	int devs[sizeof(uids) / sizeof(uids[0])], fds[sizeof(uids) / sizeof(uids[0])];
+	struct pinion_info info;
+
+	for (unsigned int i = 0; i < nr; i++) {
+		devs[i] = open_as(uids[i], O_RDWR);
+		fds[i] = dev_alloc(devs[i], (i + 1) * PAGE, 0);
+		expect(fds[i], 0, "ALLOC of user %u", uids[i]);
+	}
+	for (unsigned int i = 0; i < nr; i++) {
+		uint64_t want = 0;
+
+		for (unsigned int k = 0; k < nr; k++)
+			want += uids[k] == uids[i] ? (k + 1) * PAGE : 0;
+		expect(dev_info(devs[i], &info), 0, "INFO");
+		if (info.user_bytes != want)
+			wrong("user %u has %llu bytes, not %lu", uids[i], info.user_bytes, want);
+	}
+	for (unsigned int i = 0; i < nr; i++) {
+		close(devs[i]);
+		close(fds[nr - 1 - i]);
+	}
+	state_same(given.dev, &was);
+	point("users", "many are told apart");
+}
+
 /* ---- RLIMIT_MEMLOCK -------------------------------------------------------------------------------------------------- */
 
 static void memlock_set(uint64_t bytes)
@@ -273,6 +304,24 @@ static void memlock_of_nobody(void)
 	point("memlock", "of a user with a limit of 1 MiB");
 }
 
+/* What another limit refuses is not left charged: it would be used up in the end. */
+static void memlock_given_back(void)
+{
+	int dev, fd;
+
+	memlock_set(MIB);
+	if (setresuid(NOBODY, NOBODY, NOBODY))
+		wrong("setresuid: %s", strerror(errno));
+	dev = dev_open(O_RDWR);
+	for (unsigned int i = 0; i < MIB / PAGE; i++)
+		expect(dev_alloc(dev, 2 * PAGE, 0), -ENOMEM, "a page above max_user_bytes");
+	fd = dev_alloc(dev, PAGE, 0);
+	expect(fd, 0, "a page, after many that were refused");
+	close(fd);
+	close(dev);
+	point("memlock", "is given back where another limit refuses");
+}
+
 static void memlock_charged(void)
 {
 	struct state was = state_now(given.dev);
@@ -289,6 +338,9 @@ static void memlock_charged(void)
 	state_same(given.dev, &was);
 	point("memlock", "of root is no limit");
 	in_child(memlock_of_nobody);
+	parameter_set("max_user_bytes", PAGE);
+	in_child(memlock_given_back);
+	parameter_set("max_user_bytes", 0);
 	state_same(given.dev, &was);
 	point("memlock", "leaves nothing behind");
 }
@@ -330,6 +382,7 @@ int main(int argc, char **argv)
 		buffers_limit();
 		parameters();
 		two_users();
+		many_users();
 		in_child(little_memlock);
 	}
 	given_close(&start);

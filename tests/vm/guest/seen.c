@@ -4,7 +4,10 @@
 #include "calls.h"
 #include "vgem.h"
 
+#include <linux/bpf.h>
+#include <linux/perf_event.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #define NOBODY	65534
@@ -219,6 +222,124 @@ static void of_tracefs(void)
 	point("tracepoints", "fire with what happened");
 }
 
+/* ---- listeners ------------------------------------------------------------------------------------------------------ */
+
+static int perf_listen(const char *event)
+{
+	struct perf_event_attr attr = { .type = PERF_TYPE_TRACEPOINT, .size = sizeof(attr), .sample_type = PERF_SAMPLE_RAW };
+	char path[128];
+
+	attr.sample_period = 1;
+	snprintf(path, sizeof(path), TRACEFS "events/pinion/%s/id", event);
+	attr.config = file_number(path);
+	return syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+/* A program that does nothing. */
+static int bpf_listen(const char *event)
+{
+	static const struct bpf_insn code[] = { { .code = BPF_ALU64 | BPF_MOV | BPF_K }, { .code = BPF_JMP | BPF_EXIT } };
+	union bpf_attr load = {
+		.prog_type = BPF_PROG_TYPE_RAW_TRACEPOINT, .insn_cnt = 2, .insns = (uintptr_t)code, .license = (uintptr_t) "GPL"
+	};
+	union bpf_attr listen = { .raw_tracepoint.name = (uintptr_t)event };
+	int prog = syscall(SYS_bpf, BPF_PROG_LOAD, &load, sizeof(load)), fd;
+
+	if (prog < 0)
+		return prog;
+	listen.raw_tracepoint.prog_fd = prog;
+	fd = syscall(SYS_bpf, BPF_RAW_TRACEPOINT_OPEN, &listen, sizeof(listen));
+	close(prog);
+	return fd;
+}
+
+/* A buffer of each kind comes and goes; returns how many. */
+static unsigned int of_each_kind(void)
+{
+	/* A child's copy has made the range read-only. */
+	int populated = madvise(given.range, 2 * PAGE, MADV_POPULATE_WRITE);
+	int fds[] = { dev_alloc(given.dev, 3 * PAGE, 0), dev_pin(given.dev, given.range, 2 * PAGE),
+		      dev_pin_fd(given.dev, given.memfd, 0, PAGE, NULL), dev_alloc(given.dev, PAGE, PINION_ALLOC_SHMEM) };
+	struct pinion_info info;
+	unsigned int nr = 0;
+
+	expect(populated, 0, "MADV_POPULATE_WRITE");
+	for (unsigned int i = 0; i < 4; i++)
+		if (fds[i] >= 0)
+			nr += !close(fds[i]);
+	expect(dev_info(given.dev, &info), 0, "INFO");
+	if (nr != (info.features & PINION_FEATURE_SHMEM ? 4 : 3))
+		wrong("%u kinds", nr);
+	return nr;
+}
+
+static void of_kinds(void)
+{
+	char *text, *at;
+	unsigned int want, lines_of = 0;
+
+	expect(file_put(TRACEFS "events/pinion/enable", "1"), 0, "enable");
+	/* A trigger makes the event look twice. */
+	expect(file_put(TRACEFS "events/pinion/pinion_pages_alloc/trigger", "traceon"), 0, "trigger");
+	free(traced());
+	want = of_each_kind();
+	text = traced();
+	for (at = text; (at = strstr(at, "pinion_pages_alloc: ")); at++)
+		lines_of++;
+	if (lines_of != want)
+		wrong("%u of %u allocations", lines_of, want);
+	has(text, " bytes=%lu huge=0 kind=%d\n", 2 * PAGE, PINION_KIND_RANGE);
+	has(text, " bytes=%lu huge=0 kind=%d\n", PAGE, PINION_KIND_MEMFD);
+	free(text);
+	expect(file_put(TRACEFS "events/pinion/pinion_pages_alloc/trigger", "!traceon"), 0, "no trigger");
+	expect(file_put(TRACEFS "events/pinion/enable", "0"), 0, "disable");
+	point("tracepoints", "of every kind of buffer, with a trigger");
+}
+
+/* All that can listen does, at once. */
+static void of_listeners(void)
+{
+	static const char *const events[] = { "pinion_pages_alloc", "pinion_pages_free", "pinion_slice_new",
+					      "pinion_slice_free",  "pinion_slice_map",	 "pinion_slice_unmap" };
+	int perf[6], bpf[6], vgem = vgem_open(), fd;
+	uint64_t count, want;
+	uint32_t handle = 0;
+
+	expect(file_put(TRACEFS "events/pinion/enable", "1"), 0, "enable");
+	for (unsigned int i = 0; i < 6; i++) {
+		perf[i] = perf_listen(events[i]);
+		bpf[i] = bpf_listen(events[i]);
+	}
+	want = of_each_kind();
+	fd = vgem < 0 ? -1 : dev_alloc(given.dev, PAGE, 0);
+	if (fd >= 0) {
+		expect(vgem_import(vgem, fd, &handle), 0, "import");
+		expect(vgem_drop(vgem, handle), 0, "drop");
+		close(fd);
+		want++;
+	}
+	for (unsigned int i = 0; i < 6; i++) {
+		if (perf[i] < 0)
+			continue;
+		if (i > 3)
+			want = vgem >= 0;
+		if (read(perf[i], &count, 8) != 8 || count != want)
+			wrong("perf counts %lu of %lu %s", count, want, events[i]);
+		close(perf[i]);
+	}
+	for (unsigned int i = 0; i < 6; i++)
+		if (bpf[i] >= 0)
+			close(bpf[i]);
+	expect(file_put(TRACEFS "events/pinion/enable", "0"), 0, "disable");
+	free(traced());
+	if (vgem >= 0)
+		close(vgem);
+	if (perf[0] < 0 && bpf[0] < 0)
+		tap_skip("tracepoints: perf and BPF", "this kernel has neither");
+	else
+		point("tracepoints", "perf and BPF beside the buffer");
+}
+
 int main(void)
 {
 	struct state start;
@@ -234,6 +355,8 @@ int main(void)
 	of_sysfs();
 	of_debugfs();
 	of_tracefs();
+	of_kinds();
+	of_listeners();
 	given_close(&start);
 	return tap_end();
 }
