@@ -408,7 +408,7 @@ def labels_in_files_are_printed_without_control_characters(c):
 # ---- load, ls, show, rm --------------------------------------------------------------------------------------------------
 
 RESULT = (r"{}: [\d.]+ [KMG]?i?B, \d+ tensors, read [\d.]+ [MG]B/s \(direct \d+ %.*\), moved [\d.]+ [KMG]?i?B, "
-          r"(huge pages \d+ of \d+ MiB|pages of \d+ KiB), (registered|(un)?locked \(.+\)), sealed read-only, ready in [\d.]+ s\n")
+          r"(huge pages \d+ of \d+ MiB|pages of \d+ KiB), (pinned|registered|(un)?locked \(.+\)), sealed read-only, ready in [\d.]+ s\n")
 
 
 def life_cycle(c, path, tensors):
@@ -453,8 +453,8 @@ def ls_json_has_its_keys(c):
     row, = c.ls()
     assert list(row) == ["name", "state", "bytes", "tensors", "page_size", "huge_bytes", "hold", "hold_why", "attached", "locked",
                          "pid", "age_seconds", "path", "format", "done", "total"], list(row)
-    assert row["format"] == "gguf" and row["hold"] in ("registered", "locked", "unlocked"), row
-    assert (row["hold_why"] == "") == (row["hold"] == "registered"), row
+    assert row["format"] == "gguf" and row["hold"] in ("pinned", "registered", "locked", "unlocked"), row
+    assert (row["hold_why"] == "") == (row["hold"] in ("pinned", "registered")), row
 
 
 @test
@@ -468,6 +468,13 @@ def load_options_are_obeyed(c):
     out, err = c.run("load", path, "--name", "huge", "--pages", "huge", code=0 if huge else 1)
     # How many the kernel found depends on how much memory is in one piece, but none would be a refusal.
     assert re.search(r"huge pages [1-9]\d* of 10 MiB", out) if huge else "huge pages were asked for" in err, (out, err)
+
+
+@test
+def pinned_pages_are_the_modules(c):
+    c.env["PINION_GROUND"] = "memfd"
+    err = c.run("load", small_gguf(c.path("m.gguf")), "--name", "m", "--hold", "pinned", code=1)[1]
+    assert "module" in err and c.ls() == [], err
 
 
 @test
@@ -1050,6 +1057,8 @@ def run_test(fn):
 
 
 def main():
+    # A shell starts what it sends to the background deaf to it, and the commands here would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     counts = {"ok": 0, "FAIL": 0, "SKIP": 0}
     for fn in TESTS:
         if len(sys.argv) > 2 and fn.__name__ not in sys.argv[2:]:

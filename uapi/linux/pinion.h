@@ -24,7 +24,7 @@
  *   EFAULT      an address that cannot be read, written, or has nothing mapped
  *   EBADF       no such descriptor
  *   EACCES      a read-only open; more rights than the slice has; a writable mapping or a device's write beyond the rights
- *   EPERM       a memfd sealed against writing; a node outside the caller's cpuset
+ *   EPERM       a memfd sealed against writing, also when it is mapped later; a node outside the caller's cpuset
  *   ENOMEM      memory, the cgroup, max_bytes, max_user_bytes or RLIMIT_MEMLOCK is short (INFO has the limits and their use)
  *   ENOSPC      the user has max_user_buffers buffers
  *   EMFILE      the process has no descriptor left
@@ -128,6 +128,7 @@ struct pinion_alloc {
  * SLICE: another slice over part of the pages of fd. offset and length are multiples of a page inside it. The new
  * descriptor is opened for reading, or for both with RIGHT_WRITE. READ is always part of rights. A part of pages of
  * ALLOC_SHMEM or of a memfd cannot be mapped for writing (EACCES): the kernel would let its holder move the mapping to the rest.
+ * Who may write all of a memfd sees, by the same means, what its owner adds by growing it: F_SEAL_GROW prevents that.
  */
 struct pinion_slice {
 	__u32 size;
