@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """One boot of one kernel: starts it, follows its two streams (kernel console, output of the steps), ends it."""
+import ctypes
 import os
 import re
 import selectors
@@ -18,6 +19,14 @@ READY = re.compile(r"@@ready ([\d.]+) (\S+)$")
 DONE = re.compile(r"@@done ([\d.]+)$")
 START_S = 300  # to process 1, without a line on either stream
 SLACK_S = 120  # beyond a step's own limit, which is guest time
+
+
+PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent():
+    """Whoever runs tests may be killed; what it booted must not go on."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Step:
@@ -74,7 +83,7 @@ class Boot:
         began = time.monotonic()
         out, port = os.pipe()
         p = subprocess.Popen(self.argv(folder, port), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                             pass_fds=(port,), start_new_session=True, env=self.environment(folder))
+                             pass_fds=(port,), start_new_session=True, env=self.environment(folder), preexec_fn=end_with_parent)
         os.close(port)
         try:
             self.follow(p, p.stdout.fileno(), out)

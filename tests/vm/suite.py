@@ -23,9 +23,10 @@ import plan  # noqa: E402
 
 TESTS = os.path.dirname(HERE)
 DATA = ("golden", "hostile")
+SOURCES = ("Documentation/backends.md", "tests/unit/test_backend.c")  # which a test compares
 SECONDS = 1500  # guest time of one program
 # What each run tries: buffers and what is made of them, and the names they are handed out under.
-SHORT = ("buffer", "share", "storage", "context", "attach", "conform", "command")
+SHORT = ("buffer", "share", "storage", "storage_named", "context", "attach", "conform", "command")
 # No library in them: what they show is shown on the host.
 LEFT_OUT = ("counters_model",)
 
@@ -48,7 +49,10 @@ def stripped(path, folder):
 
 
 def data_files():
-    """The folders of test data, where the programs were told they are."""
+    """What the programs read of the tree, where they were told it is."""
+    for name in SOURCES:
+        path = os.path.join(os.path.dirname(TESTS), name)
+        yield path.lstrip("/"), path
     for part in DATA:
         for folder, _, names in os.walk(os.path.join(TESTS, part)):
             for name in names:
@@ -65,7 +69,10 @@ def unit_names(units):
 def with_libraries(target, path, common):
     """(path in the guest, path here) of a program of the host and what it needs. Each program brings all: it may be the first of a boot."""
     files = {target: path, **common}
-    files.update({lib.lstrip("/"): os.path.realpath(lib) for lib in initramfs.libraries(path)})
+    libraries = initramfs.libraries(path)
+    # glibc loads it when a thread ends by pthread_exit(), so ldd does not know.
+    libraries += [lib for lib in (os.path.join(os.path.dirname(p), "libgcc_s.so.1") for p in libraries) if os.path.exists(lib)]
+    files.update({lib.lstrip("/"): os.path.realpath(lib) for lib in libraries})
     return tuple(files.items())
 
 
