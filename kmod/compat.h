@@ -4,7 +4,6 @@
 #define PINION_COMPAT_H
 
 #include <linux/mm.h>
-#include <linux/version.h>
 
 static inline void compat_vm_flags_mod(struct vm_area_struct *vma, unsigned long set, unsigned long clear)
 {
