@@ -852,12 +852,42 @@ START_TEST(a_grandchild_of_a_child_with_its_own_context_is_refused_too)
 }
 END_TEST
 
+static int count_buffer(void *arg, const struct pinion_module_buffer *buffer)
+{
+	(void)buffer;
+	++*(unsigned int *)arg;
+	return 0;
+}
+
+START_TEST(the_module_answers_or_says_why_not)
+{
+	struct pinion_module_info info = { .size = sizeof(info) };
+	unsigned int buffers = 0;
+	int ret = pinion_module_info(&info);
+
+	if (access("/dev/pinion", F_OK)) {
+		ck_assert_int_eq(ret, -ENODEV);
+		ck_assert_ptr_nonnull(strstr(pinion_error(), "modprobe pinion"));
+		ck_assert_uint_eq(info.max_bytes, 0);
+		ck_assert_int_eq(pinion_module_buffers(count_buffer, &buffers), -ENODEV);
+		ck_assert_uint_eq(buffers, 0);
+	} else if (!access("/dev/pinion", R_OK)) {
+		ck_assert_int_eq(ret, 0);
+		ck_assert_uint_gt(info.max_bytes, 0);
+		ck_assert_int_eq(pinion_module_buffers(count_buffer, &buffers), 0);
+	} else {
+		ck_assert_int_eq(ret, -EACCES);
+	}
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("context");
 	TCase *sizes = tcase_create("sizes"), *dirs = tcase_create("directory"), *file = tcase_create("counter file"),
 	      *forks = tcase_create("fork");
 
+	tcase_add_test(sizes, the_module_answers_or_says_why_not);
 	tcase_add_test(sizes, options_without_a_size_are_refused);
 	tcase_add_test(sizes, a_longer_struct_is_taken_when_its_tail_is_zero);
 	tcase_add_test(sizes, info_fills_as_much_as_the_caller_has_room_for);
