@@ -62,7 +62,7 @@ int exit_code_of(int ret)
 	return EXIT_PROBLEM;
 }
 
-/* A device that is named and not there, or reserved, is absent; elsewhere the same errors speak of files and names. */
+/* Elsewhere the same errors speak of files and names. */
 int refused_device(int ret)
 {
 	return refused(ret == -ENOENT || ret == -EOPNOTSUPP ? -ENODEV : ret);

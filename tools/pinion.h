@@ -50,6 +50,7 @@ void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Complains with pinion_error() and returns the exit code that belongs to @ret, a -errno. */
 int refused(int ret);
+/* Of a device that was named: where it is not there, the exit code says absent. */
 int refused_device(int ret);
 int exit_code_of(int ret);
 
