@@ -29,6 +29,7 @@ static int handle(struct pinion_context *ctx, const struct counts_device *at, co
 		if (!ret) {
 			snprintf(dev->key, sizeof(dev->key), "%s", key);
 			dev->backend = backend_of(dev->key);
+			dev->budget = dev->backend == &registry_nobody ? at->budget : 0;
 			dev->next = ctx->devices;
 			ctx->devices = dev;
 		}

@@ -100,7 +100,7 @@ static int gather_all(struct pinion_context *ctx, struct choices *cs)
 	int ret;
 
 	while (!(ret = device_next(ctx, &place, &dev)))
-		if (dev->at.entry->has_queue && (ret = add(cs, dev)))
+		if (dev->at.has_queue && (ret = add(cs, dev)))
 			return ret;
 	if (ret != -ENOENT)
 		return ret;

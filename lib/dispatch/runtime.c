@@ -111,7 +111,7 @@ static const struct pinion_runtime_ops synchronous = {
 	.would_fit = device_would_fit,
 };
 
-static const struct pinion_runtime_ops queued = {
+const struct pinion_runtime_ops runtime_queued = {
 	.available = device_available,
 	.total = device_total,
 	.would_fit = device_would_fit,
@@ -125,6 +125,6 @@ PINION_API struct pinion_runtime *pinion_runtime_of_device(struct pinion_device 
 							   struct pinion_device_runtime *room)
 {
 	*room = (struct pinion_device_runtime){ .device = device };
-	room->runtime.ops = pinion_device_capacity(device, &room->capacity) ? &synchronous : &queued;
+	room->runtime.ops = pinion_device_capacity(device, &room->capacity) ? &synchronous : &runtime_queued;
 	return &room->runtime;
 }

@@ -64,6 +64,7 @@ enum leg {
 	LEG_FIT = 1 << 0,
 	LEG_LOAD = 1 << 1,
 	LEG_NS = 1 << 2,
+	LEG_ALL = LEG_FIT | LEG_LOAD | LEG_NS,
 };
 
 struct pinion_selector {
@@ -86,6 +87,9 @@ static inline enum pinion_fit runtime_would_fit(struct pinion_runtime *rt, uint6
 {
 	return rt->ops->would_fit ? rt->ops->would_fit(rt, bytes) : runtime_fit(rt, bytes);
 }
+
+/* The operations of pinion_runtime_of_device()'s handle on a device with a queue. Such a handle is not freed. */
+extern const struct pinion_runtime_ops runtime_queued __attribute__((visibility("hidden")));
 
 static inline void runtime_free(struct pinion_runtime *rt)
 {

@@ -50,7 +50,7 @@ PINION_API int pinion_selector_judge_aware(const struct pinion_selector_opts *op
 
 PINION_API int pinion_selector_chained(const struct pinion_selector_opts *opts, struct pinion_selector **out)
 {
-	return selector_new("ChainedSelector", LEG_FIT | LEG_LOAD | LEG_NS, opts, out);
+	return selector_new("ChainedSelector", LEG_ALL, opts, out);
 }
 
 PINION_API struct pinion_selector *pinion_selector_ref(struct pinion_selector *selector)

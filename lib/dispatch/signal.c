@@ -4,6 +4,7 @@
 #include "device.h"
 
 #include <errno.h>
+#include <string.h>
 
 static uint64_t less(uint64_t a, uint64_t b)
 {
@@ -27,6 +28,14 @@ static inline enum pinion_fit fit(uint64_t available, uint64_t total, uint64_t s
 	if (!total)
 		return PINION_FIT_UNKNOWN;
 	return is_tight(less(total, available - size), total) ? PINION_FIT_TIGHT : PINION_FIT_COMFORTABLE;
+}
+
+/* The same for a device's budget, of which @claimed bytes are. */
+static inline enum pinion_fit fit_budget(uint64_t budget, uint64_t claimed, uint64_t size)
+{
+	if (claimed > budget || size > budget - claimed)
+		return size ? PINION_FIT_NO : PINION_FIT_TIGHT;
+	return is_tight(claimed + size, budget) ? PINION_FIT_TIGHT : PINION_FIT_COMFORTABLE;
 }
 
 PINION_API enum pinion_fit pinion_fit_of(const uint64_t *available, const uint64_t *total, uint64_t size)
@@ -58,29 +67,21 @@ static inline int signal_check(const struct pinion_device *dev)
 	return process_is_maker(&dev->mark) && counts_device_current(&dev->at) ? 0 : refuse(dev);
 }
 
-/*
- * A device that nobody describes has no memory that could be measured. Where it has a budget, that is what its users
- * agreed to take for it, and their claims are what is in use.
- */
-static bool has_budget(const struct pinion_device *dev)
+static inline uint64_t claimed(struct pinion_device *dev, struct claims_now *now)
 {
-	return dev->backend == &registry_nobody && dev->at.entry->budget;
-}
-
-static uint64_t budget_left(struct pinion_device *dev)
-{
-	return less(dev->at.entry->budget, counts_claimed(dev->counts, &dev->at, &dev->claimed));
+	return counts_claimed(dev->counts, &dev->at, &dev->claimed, now);
 }
 
 PINION_API int pinion_device_available(struct pinion_device *dev, uint64_t *bytes)
 {
+	struct claims_now now = claims_now();
 	int ret = signal_check(dev);
 
 	if (ret)
 		return ret;
-	if (!has_budget(dev))
+	if (!dev->budget)
 		return dev->backend->ops.available(dev->backend, bytes);
-	*bytes = budget_left(dev);
+	*bytes = less(dev->budget, claimed(dev, &now));
 	return 0;
 }
 
@@ -90,19 +91,31 @@ PINION_API int pinion_device_total(struct pinion_device *dev, uint64_t *bytes)
 
 	if (ret)
 		return ret;
-	if (!has_budget(dev))
+	if (!dev->budget)
 		return dev->backend->ops.total(dev->backend, bytes);
-	*bytes = dev->at.entry->budget;
+	*bytes = dev->budget;
 	return 0;
 }
 
-enum pinion_fit device_fit(struct pinion_device *dev, uint64_t bytes)
+static inline enum pinion_fit would_fit(struct pinion_device *dev, uint64_t bytes, struct claims_now *now)
+{
+	if (!dev->budget)
+		return dev->backend->ops.would_fit(dev->backend, bytes);
+	return fit_budget(dev->budget, claimed(dev, now), bytes);
+}
+
+static __attribute__((noinline)) enum pinion_fit would_fit_budget(struct pinion_device *dev, uint64_t bytes)
+{
+	struct claims_now now = claims_now();
+
+	return fit_budget(dev->budget, claimed(dev, &now), bytes);
+}
+
+COUNTER_HOT enum pinion_fit device_fit(struct pinion_device *dev, uint64_t bytes)
 {
 	if (signal_check(dev))
 		return PINION_FIT_UNKNOWN;
-	if (!has_budget(dev))
-		return dev->backend->ops.would_fit(dev->backend, bytes);
-	return fit(budget_left(dev), dev->at.entry->budget, bytes);
+	return dev->budget ? would_fit_budget(dev, bytes) : dev->backend->ops.would_fit(dev->backend, bytes);
 }
 
 PINION_API enum pinion_fit pinion_device_would_fit(struct pinion_device *dev, uint64_t bytes)
@@ -110,14 +123,54 @@ PINION_API enum pinion_fit pinion_device_would_fit(struct pinion_device *dev, ui
 	return device_fit(dev, bytes);
 }
 
+/* ---- of several devices in one reading ----------------------------------------------------------------------------- */
+
+/* A device whose handle is not this process's has nothing behind it that could be read. */
+static bool is_there(const struct pinion_device *dev)
+{
+	return process_is_maker(&dev->mark) && counts_device_current(&dev->at);
+}
+
+/* One of two signals, devices of several contexts, or one that is gone. */
+static __attribute__((noinline)) void ask_singly(struct device_signals *s, bool fit, bool pending)
+{
+	for (size_t i = 0; i < s->n; i++) {
+		const struct counts_device *at = &s->dev[i]->at;
+
+		s->fit[i] = fit && is_there(s->dev[i]) ? device_fit(s->dev[i], s->bytes[i]) : PINION_FIT_UNKNOWN;
+		s->has_pending[i] = pending && is_there(s->dev[i]) && !counts_pending(s->dev[i]->counts, &at, 1, &s->pending[i]);
+	}
+}
+
+/* That each is there shows in the reading of the counts. */
+COUNTER_HOT void device_signals_ask(struct device_signals *s, bool fit, bool pending)
+{
+	const struct counts *counts = s->dev[0]->counts;
+	struct claims_now now = claims_now();
+	size_t i = 0, n = s->n;
+
+	memset(s->has_pending, true, sizeof(s->has_pending));
+	if (fit && pending && process_is_maker(&s->dev[0]->mark)) {
+		for (; i < n; i++) {
+			struct pinion_device *dev = s->dev[i];
+
+			if (dev->counts != counts)
+				break;
+			s->fit[i] = would_fit(dev, s->bytes[i], &now);
+		}
+	}
+	if (i < n || counts_pending(counts, (const struct counts_device *const *)s->dev, n, s->pending))
+		ask_singly(s, fit, pending);
+}
+
 PINION_API int pinion_device_capacity(struct pinion_device *dev, uint32_t *n)
 {
 	int ret = signal_check(dev);
 
-	if (!ret && !dev->at.entry->has_queue)
+	if (!ret && !dev->at.has_queue)
 		ret = fail(ENODATA, "device '%s' is synchronous: it has no queue", dev->at.entry->key);
 	if (!ret)
-		*n = dev->at.entry->capacity;
+		*n = dev->at.capacity;
 	return ret;
 }
 

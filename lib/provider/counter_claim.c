@@ -128,7 +128,16 @@ static void write_row(struct counter_claim *claim, const struct counter_claim *w
 	__atomic_store_n(&claim->generation, want->generation, __ATOMIC_RELEASE);
 }
 
-/* Under head.lock, once the row is there: who summed without it does so again. */
+/*
+ * Under head.lock, around the writing of a row, so that who summed without it does so again. A maker that dies in between
+ * leaves it odd, and then no sum is kept for long.
+ */
+static void say_making(const struct counts_device *dev)
+{
+	__atomic_store_n(&dev->entry->claims, (dev->entry->claims + 1) | 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
 static void say_made(const struct counts_device *dev)
 {
 	__atomic_store_n(&dev->entry->claims, dev->entry->claims + 1, __ATOMIC_RELEASE);
@@ -170,10 +179,11 @@ int counts_reserve(struct counts *c, const struct counts_device *dev, const stru
 	} else {
 		look(c, dev, &sum, &k);
 		ret = check(dev, &sum, want, budget, capacity);
-		if (!ret)
+		if (!ret) {
+			say_making(dev);
 			ret = take_row(c, k, want);
-		if (ret >= 0)
 			say_made(dev);
+		}
 	}
 	counter_unlock(&c->file->head.lock);
 	return ret;
@@ -236,23 +246,16 @@ void counts_claims(struct counts *c, const struct counts_device *dev, struct cla
 
 /* ---- kept ---------------------------------------------------------------------------------------------------------- */
 
-/* Claims that this process gave up. */
-static uint32_t closed;
+uint32_t counts_given_up;
 
 void counts_claim_close(int fd)
 {
 	close(fd);
-	__atomic_fetch_add(&closed, 1, __ATOMIC_RELEASE);
-}
-
-/* Both only grow, so that their sum differs when either does. */
-static uint32_t changes(const struct counts_device *dev)
-{
-	return __atomic_load_n(&dev->entry->claims, __ATOMIC_ACQUIRE) + __atomic_load_n(&closed, __ATOMIC_ACQUIRE);
+	__atomic_fetch_add(&counts_given_up, 1, __ATOMIC_RELEASE);
 }
 
 /* Differs about every 8 ms, or as often as the coarse clock moves; never 0. */
-static uint32_t moment(void)
+static uint32_t moment_now(void)
 {
 	struct timespec ts;
 
@@ -260,31 +263,33 @@ static uint32_t moment(void)
 	return (uint32_t)((ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec) >> 23) | 1u << 31;
 }
 
-static __attribute__((noinline)) uint64_t look_again(struct counts *c, const struct counts_device *dev, struct claims_kept *kept)
+static void keep(struct claims_kept *kept, uint64_t of, uint64_t bytes)
 {
-	uint64_t of = (uint64_t)changes(dev) << 32 | moment();
-	struct claims_sum sum;
-
-	counts_claims(c, dev, &sum);
 	if (__atomic_exchange_n(&kept->busy, 1, __ATOMIC_ACQUIRE))
-		return sum.bytes;
+		return;
 	__atomic_store_n(&kept->of, 0, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
-	__atomic_store_n(&kept->bytes, sum.bytes, __ATOMIC_RELAXED);
+	__atomic_store_n(&kept->bytes, bytes, __ATOMIC_RELAXED);
 	__atomic_store_n(&kept->of, of, __ATOMIC_RELEASE);
 	__atomic_store_n(&kept->busy, 0, __ATOMIC_RELEASE);
-	return sum.bytes;
 }
 
-/* Without claims nothing can be given up, and no clock is asked. */
-uint64_t counts_claimed(struct counts *c, const struct counts_device *dev, struct claims_kept *kept)
+/* While a claim is being made, by a process that may have died over it, that there is none is only as good as the clock says. */
+uint64_t counts_claimed_some(struct counts *c, const struct counts_device *dev, struct claims_kept *kept, struct claims_now *now)
 {
-	uint64_t of = __atomic_load_n(&kept->of, __ATOMIC_ACQUIRE), bytes = __atomic_load_n(&kept->bytes, __ATOMIC_RELAXED);
-	bool same;
+	uint32_t changes = claims_changes(dev, now);
+	struct claims_sum sum;
 
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	same = of && __atomic_load_n(&kept->of, __ATOMIC_RELAXED) == of && of >> 32 == changes(dev);
-	return same && (!bytes || (uint32_t)of == moment()) ? bytes : look_again(c, dev, kept);
+	if (!now->moment) {
+		now->moment = moment_now();
+		return counts_claimed(c, dev, kept, now);
+	}
+	counts_claims(c, dev, &sum);
+	if (sum.bytes || (changes - now->given_up) & 1)
+		keep(kept, (uint64_t)changes << 32 | now->moment, sum.bytes);
+	else
+		__atomic_store_n(&kept->none, changes + 1, __ATOMIC_RELEASE);
+	return sum.bytes;
 }
 
 int counts_claim_of(struct counts *c, int fd, struct counter_claim *claim)

@@ -22,11 +22,19 @@ static int check_key(const char *key)
 	return 0;
 }
 
+/* Under head.lock. */
 static void describe(struct counts *c, uint32_t index, struct counts_device *out)
 {
-	out->entry = &c->file->device[index];
-	out->index = index;
-	out->generation = __atomic_load_n(&out->entry->generation, __ATOMIC_ACQUIRE);
+	struct counter_device *entry = &c->file->device[index];
+
+	*out = (struct counts_device){
+		.entry = entry,
+		.generation = __atomic_load_n(&entry->generation, __ATOMIC_ACQUIRE),
+		.index = index,
+		.capacity = __atomic_load_n(&entry->capacity, __ATOMIC_RELAXED),
+		.budget = __atomic_load_n(&entry->budget, __ATOMIC_RELAXED),
+		.has_queue = __atomic_load_n(&entry->has_queue, __ATOMIC_RELAXED),
+	};
 }
 
 /* Under head.lock. */
@@ -107,12 +115,12 @@ static int add_new(struct counts *c, const char *key, const struct pinion_device
 		clear_device(c, index);
 	memset(dev->key, 0, sizeof(dev->key));
 	memcpy(dev->key, key, strlen(key));
-	dev->budget = opts->budget;
-	dev->capacity = opts->capacity;
-	dev->has_queue = has_queue;
-	dev->reclaimed = 0;
-	dev->retired = 0;
-	/* Before as well: a maker that dies between the two must not leave a roster that never learns of the device. */
+	__atomic_store_n(&dev->budget, opts->budget, __ATOMIC_RELAXED);
+	__atomic_store_n(&dev->capacity, opts->capacity, __ATOMIC_RELAXED);
+	__atomic_store_n(&dev->has_queue, has_queue, __ATOMIC_RELAXED);
+	__atomic_store_n(&dev->reclaimed, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&dev->retired, 0, __ATOMIC_RELAXED);
+	/* Whoever sees the generation below sees these. Before as well: a maker that dies between the two must not leave a roster that never learns of the device. */
 	pinion_roster_bump(&f->head.seq);
 	__atomic_store_n(&dev->generation, ++f->head.generation, __ATOMIC_SEQ_CST);
 	pinion_roster_bump(&f->head.seq);
@@ -235,7 +243,7 @@ int counts_lane_attach(struct counts *c, const struct counts_device *dev, bool s
 	counter_lock(&f->head.lock);
 	if (!counts_device_current(dev)) {
 		ret = stale(dev);
-	} else if (!dev->entry->has_queue) {
+	} else if (!dev->has_queue) {
 		ret = fail(ENODATA, "device '%s' is synchronous and has no queue to count", dev->entry->key);
 	} else if (!c->free_lanes) {
 		ret = fail(EAGAIN, "all %u lanes of this context are bound; open another context for more devices", PINION_LANES);

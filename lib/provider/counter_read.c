@@ -84,7 +84,7 @@ static int stale(const struct counts_device *dev)
 }
 
 /* By walking the file: one's own share, or more lanes than the roster holds. */
-static int64_t walk_pending(const struct counts *c, const struct counts_device *dev, bool mine)
+static __attribute__((noinline)) int64_t walk_pending(const struct counts *c, const struct counts_device *dev, bool mine)
 {
 	const struct pinion_lane *lane[READ_LANES];
 	uint64_t seq;
@@ -110,63 +110,157 @@ static __attribute__((noinline, cold)) int refuse_pending(const struct counts_de
 {
 	if (!counts_device_current(dev))
 		return stale(dev);
-	if (dev->entry->has_queue)
+	if (dev->has_queue)
 		return -EAGAIN; /* the roster was behind the table for a moment */
 	return fail(ENODATA, "device '%s' is synchronous: it has no queue", dev->entry->key);
 }
 
-/* The two passes of pinion_lanes_high() over a device's part of the roster. */
-static int64_t roster_high(const struct counter_file *f, const uint32_t *line, uint32_t n)
+static inline uint64_t lane_high(const struct pinion_lane *lane)
 {
-	uint64_t completed = 0, submitted = 0;
+	uint64_t completed = pinion_lane_completed(lane, PINION_BOTH);
 
-	for (uint32_t i = 0; i < n; i++)
-		completed += pinion_lane_completed(roster_lane(f, line[i]), PINION_BOTH);
-	for (uint32_t i = 0; i < n; i++)
-		submitted += pinion_lane_submitted(roster_lane(f, line[i]), PINION_BOTH);
-	return submitted - completed;
+	return pinion_lane_submitted(lane, PINION_BOTH) - completed;
 }
 
-/* A device with no lane or several; out of the loop over devices, which is for those with one. */
-static __attribute__((noinline)) int64_t roster_many(const struct counts *c, const struct counts_device *dev)
+static inline const struct pinion_lane *part_lane(const struct pinion_lane *const *part, uint32_t i)
 {
-	const struct roster_device *d = &c->roster->device[dev->index];
-	uint32_t first = d->first, count = d->count;
+	return __atomic_load_n(&part[i], __ATOMIC_RELAXED);
+}
 
-	/* Also where a rebuild under the reading tore the two apart. */
-	if ((uint64_t)first + count > ROSTER_LINES)
-		return walk_pending(c, dev, false);
-	return roster_high(c->file, &c->roster->line[first], count);
+/* The two passes of pinion_lanes_high() over a device's part of the roster. */
+static inline uint64_t part_high(const struct pinion_lane *const *part, uint32_t n)
+{
+	uint64_t high = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		high -= pinion_lane_completed(part_lane(part, i), PINION_BOTH);
+	for (uint32_t i = 0; i < n; i++)
+		high += pinion_lane_submitted(part_lane(part, i), PINION_BOTH);
+	return high;
+}
+
+/* The same over as many devices as the processor can add up for at once, each of which has @n lanes. */
+#define ABREAST 4
+
+static inline void parts_high(const struct pinion_lane *const *const part[ABREAST], uint32_t n, uint64_t high[ABREAST])
+{
+	const struct pinion_lane *const *w = part[0], *const *x = part[1], *const *y = part[2], *const *z = part[3];
+	uint64_t a = 0, b = 0, c = 0, d = 0;
+
+#pragma GCC unroll 2
+	for (uint32_t i = 0; i < n; i++) {
+		a -= pinion_lane_completed(part_lane(w, i), PINION_BOTH);
+		b -= pinion_lane_completed(part_lane(x, i), PINION_BOTH);
+		c -= pinion_lane_completed(part_lane(y, i), PINION_BOTH);
+		d -= pinion_lane_completed(part_lane(z, i), PINION_BOTH);
+	}
+#pragma GCC unroll 2
+	for (uint32_t i = 0; i < n; i++) {
+		a += pinion_lane_submitted(part_lane(w, i), PINION_BOTH);
+		b += pinion_lane_submitted(part_lane(x, i), PINION_BOTH);
+		c += pinion_lane_submitted(part_lane(y, i), PINION_BOTH);
+		d += pinion_lane_submitted(part_lane(z, i), PINION_BOTH);
+	}
+	high[0] = a;
+	high[1] = b;
+	high[2] = c;
+	high[3] = d;
+}
+
+/* Below 0 as well: a unit may end on a lane that was not seen to begin it. */
+static __attribute__((noinline, cold)) uint32_t pending_beyond(uint64_t high)
+{
+	return (int64_t)high < 0 ? 0 : UINT32_MAX;
+}
+
+static inline uint32_t pending_of(uint64_t high)
+{
+	return __builtin_expect(high > UINT32_MAX, 0) ? pending_beyond(high) : high;
+}
+
+static inline bool roster_has(const struct roster_head *head, const struct counts_device *dev)
+{
+	return __builtin_expect(__atomic_load_n(&head->generation, __ATOMIC_RELAXED) == dev->generation, 1);
+}
+
+/* The next ABREAST devices, where all have as many lanes as the first one, whose are @lanes. */
+static inline bool read_abreast(const struct counter_roster *r, uint64_t lanes, const struct counts_device *const *dev, uint32_t *pending)
+{
+	const struct pinion_lane *const *part[ABREAST];
+	uint32_t first[ABREAST], differ = 0;
+	uint64_t high[ABREAST];
+
+#pragma GCC unroll 4
+	for (size_t i = 0; i < ABREAST; i++) {
+		const struct counts_device *d = dev[i];
+		const struct roster_head *head = &r->head[d->index];
+		uint64_t part_lanes = __atomic_load_n(&head->lanes, __ATOMIC_ACQUIRE);
+
+		if (!roster_has(head, d))
+			return false;
+		differ |= (uint32_t)part_lanes ^ (uint32_t)lanes;
+		first[i] = roster_first(part_lanes);
+	}
+	if (differ || lanes == ROSTER_OVERFLOW)
+		return false;
+#pragma GCC unroll 4
+	for (size_t i = 0; i < ABREAST; i++)
+		part[i] = &r->lane[first[i]];
+	parts_high(part, roster_count(lanes), high);
+#pragma GCC unroll 4
+	for (size_t i = 0; i < ABREAST; i++)
+		pending[i] = pending_of(high[i]);
+	return true;
+}
+
+/* A device with no lane or several, and perhaps some after it: how many. Out of the loop over devices, which is for those with one. */
+static COUNTER_HOT __attribute__((noinline)) size_t read_several(const struct counts *c, uint64_t lanes, const struct counts_device *const *dev,
+						     size_t n, uint32_t *pending)
+{
+	const struct counter_roster *r = c->roster;
+	size_t read = 0;
+	uint64_t high;
+
+	while (n - read >= ABREAST && read_abreast(r, lanes, dev + read, pending + read))
+		read += ABREAST;
+	if (read)
+		return read;
+	if (lanes == ROSTER_OVERFLOW)
+		high = walk_pending(c, dev[0], false);
+	else
+		high = part_high(&r->lane[roster_first(lanes)], roster_count(lanes));
+	pending[0] = pending_of(high);
+	return 1;
 }
 
 /* One reading of several devices from the roster; -EAGAIN when it could not be believed. */
 static inline int roster_pending(const struct counts *c, const struct counts_device *const *dev, size_t n, uint32_t *pending)
 {
+	const struct counts_device *const *end = dev + n;
 	const struct counter_roster *r = c->roster;
 	uint32_t version = roster_begin(c);
 
-	for (size_t i = 0; i < n; i++) {
-		const struct roster_head *head = &r->head[dev[i]->index];
-		const struct pinion_lane *only = __atomic_load_n(&head->only, __ATOMIC_RELAXED);
-		uint64_t high;
+	while (dev < end) {
+		const struct counts_device *d = *dev;
+		const struct roster_head *head = &r->head[d->index];
+		uint64_t lanes = __atomic_load_n(&head->lanes, __ATOMIC_ACQUIRE);
 
-		if (__builtin_expect(head->generation != dev[i]->generation, 0))
-			return refuse_pending(dev[i]);
-		if (__builtin_expect(only != NULL, 1)) {
-			high = pinion_lane_completed(only, PINION_BOTH);
-			high = pinion_lane_submitted(only, PINION_BOTH) - high;
-		} else {
-			high = roster_many(c, dev[i]);
+		if (!roster_has(head, d))
+			return refuse_pending(d);
+		if (__builtin_expect(lanes & 1, 0)) {
+			size_t read = read_several(c, lanes, dev, end - dev, pending);
+
+			dev += read;
+			pending += read;
+			continue;
 		}
-		/* Below 0 as well: a unit may end on a lane that was not seen to begin it. */
-		if (__builtin_expect(high > UINT32_MAX, 0))
-			high = (int64_t)high < 0 ? 0 : UINT32_MAX;
-		pending[i] = high;
+		*pending++ = pending_of(lane_high((const struct pinion_lane *)(uintptr_t)lanes));
+		dev++;
 	}
 	return roster_end(c, version) ? 0 : -EAGAIN;
 }
 
-int counts_pending(const struct counts *c, const struct counts_device *const *dev, size_t n, uint32_t *pending)
+COUNTER_HOT int counts_pending(const struct counts *c, const struct counts_device *const *dev, size_t n, uint32_t *pending)
 {
 	int ret;
 
@@ -180,7 +274,7 @@ int counts_pending_mine(const struct counts *c, const struct counts_device *dev,
 {
 	int64_t high;
 
-	if (!counts_device_current(dev) || !dev->entry->has_queue)
+	if (!counts_device_current(dev) || !dev->has_queue)
 		return refuse_pending(dev);
 	high = walk_pending(c, dev, true);
 	if (!counts_device_current(dev))
@@ -260,8 +354,8 @@ int counts_info(const struct counts *c, const struct counts_device *dev, struct 
 	memcpy(info->key, dev->entry->key, sizeof(info->key));
 	info->key[PINION_KEY_MAX] = 0;
 	info->generation = dev->generation;
-	info->capacity = dev->entry->capacity;
-	info->budget = dev->entry->budget;
+	info->capacity = dev->capacity;
+	info->budget = dev->budget;
 	return counts_device_current(dev) ? 0 : stale(dev);
 }
 

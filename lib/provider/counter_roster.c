@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 _Static_assert(offsetof(struct counter_file, page) % PINION_LINE_BYTES == 0, "lanes are lines of the file");
-_Static_assert(sizeof(struct counter_file) / PINION_LINE_BYTES < UINT32_MAX, "a line's number fits 32 bits");
 
 int roster_open(struct counts *c)
 {
@@ -39,7 +38,7 @@ static void note_owners(const struct counter_file *f, struct counter_roster *r)
 	__atomic_store_n(&r->owners, n, __ATOMIC_RELAXED);
 }
 
-/* The lanes of device @d; false when they do not fit. */
+/* The lanes of device @d, from *@at on; false when they do not fit. */
 static bool note_lanes(const struct counter_file *f, struct counter_roster *r, uint32_t d, uint32_t *at)
 {
 	const struct counter_device *dev = &f->device[d];
@@ -52,14 +51,21 @@ static bool note_lanes(const struct counter_file *f, struct counter_roster *r, u
 			continue;
 		mask = __atomic_load_n(&f->lanes[d][s], __ATOMIC_ACQUIRE) & COUNTER_LANE_MASK;
 		for (; mask; mask &= mask - 1) {
-			const char *lane = (const char *)&f->page[s].lane[__builtin_ctzll(mask)];
-
-			if (*at == ROSTER_LINES)
+			if (*at == ROSTER_LANES)
 				return false;
-			__atomic_store_n(&r->line[(*at)++], (lane - (const char *)f) / PINION_LINE_BYTES, __ATOMIC_RELAXED);
+			__atomic_store_n(&r->lane[(*at)++], &f->page[s].lane[__builtin_ctzll(mask)], __ATOMIC_RELAXED);
 		}
 	}
 	return true;
+}
+
+static uint64_t lanes_of(const struct counter_file *f, struct counter_roster *r, uint32_t d, uint32_t *at)
+{
+	uint32_t first = *at;
+
+	if (!note_lanes(f, r, d, at))
+		return ROSTER_OVERFLOW;
+	return *at - first == 1 ? (uintptr_t)r->lane[first] : roster_part(first, *at - first);
 }
 
 static void rebuild(const struct counter_file *f, struct counter_roster *r)
@@ -71,17 +77,14 @@ static void rebuild(const struct counter_file *f, struct counter_roster *r)
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	note_owners(f, r);
 	for (uint32_t d = 0; d < COUNTER_DEVICES; d++) {
-		uint64_t generation = __atomic_load_n(&f->device[d].generation, __ATOMIC_ACQUIRE);
-		uint32_t first = at, count = 0;
+		uint64_t generation = __atomic_load_n(&f->device[d].generation, __ATOMIC_ACQUIRE), lanes = roster_part(at, 0);
 
-		if (!f->device[d].has_queue)
+		if (!__atomic_load_n(&f->device[d].has_queue, __ATOMIC_RELAXED))
 			generation = 0;
 		if (generation)
-			count = note_lanes(f, r, d, &at) ? at - first : ROSTER_OVERFLOW;
+			lanes = lanes_of(f, r, d, &at);
 		__atomic_store_n(&r->head[d].generation, generation, __ATOMIC_RELAXED);
-		__atomic_store_n(&r->head[d].only, count == 1 ? roster_lane(f, r->line[first]) : NULL, __ATOMIC_RELAXED);
-		__atomic_store_n(&r->device[d].first, first, __ATOMIC_RELAXED);
-		__atomic_store_n(&r->device[d].count, count, __ATOMIC_RELAXED);
+		__atomic_store_n(&r->head[d].lanes, lanes, __ATOMIC_RELEASE);
 	}
 	/* A change while it was built leaves it with the old number, so that the next look finds it untrue. */
 	__atomic_store_n(&r->seq, seq, __ATOMIC_RELAXED);

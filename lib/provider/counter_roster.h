@@ -12,30 +12,44 @@
 
 #include "counter_file.h"
 
-#define ROSTER_LINES 16384u /* lanes in all; with more, readings walk the file */
+#define ROSTER_LANES 16384u /* lanes in all; with more, readings walk the file */
 
-#define ROSTER_OVERFLOW UINT32_MAX
-
-struct roster_device {
-	uint32_t first; /* its part of line[] */
-	uint32_t count; /* or ROSTER_OVERFLOW */
-};
-
-/* What a reading of one device looks at first, four to a cache line. */
+/*
+ * What a reading of one device looks at first, four to a cache line. Its lanes are one word, so that a rebuild under the reading
+ * tears nothing apart: the address of the only one, which is the commonest case and takes no detour, or else an odd number: where
+ * its part of lane[] begins, from bit 32 on, and how many there are, from bit 1 on.
+ */
 struct roster_head {
-	uint64_t generation;	       /* 0: none, or one without a queue */
-	const struct pinion_lane *only; /* its lane when there is just one, the commonest case; else NULL */
+	uint64_t generation; /* 0: none, or one without a queue */
+	uint64_t lanes;
 };
+
+#define ROSTER_OVERFLOW UINT64_C(0xffffffff) /* more than there is room for */
+
+static inline uint64_t roster_part(uint32_t first, uint32_t count)
+{
+	return (uint64_t)first << 32 | count << 1 | 1;
+}
+
+static inline uint32_t roster_first(uint64_t part)
+{
+	return part >> 32;
+}
+
+static inline uint32_t roster_count(uint64_t part)
+{
+	return (uint32_t)part >> 1;
+}
 
 struct counter_roster {
 	uint32_t version; /* odd while it is rebuilt */
 	uint32_t owners;
 	uint64_t seq;
 	struct roster_head head[COUNTER_DEVICES];
-	struct roster_device device[COUNTER_DEVICES];
 	uint32_t slot[COUNTER_SLOTS]; /* the living, and their owner words */
 	uint32_t word[COUNTER_SLOTS];
-	uint32_t line[ROSTER_LINES]; /* a lane as the number of its line in the file */
+	/* All that one of the words above speaks of were there before it was; the rest may be NULL. */
+	const struct pinion_lane *lane[ROSTER_LANES];
 	pthread_mutex_t lock;	     /* rebuilding */
 };
 
@@ -72,11 +86,6 @@ static inline bool roster_end(const struct counts *c, uint32_t version)
 	/* What was read must not be read after the version that vouches for it. */
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	return pinion_load_acquire(&c->file->head.seq) == r->seq && __atomic_load_n(&r->version, __ATOMIC_ACQUIRE) == version;
-}
-
-static inline const struct pinion_lane *roster_lane(const struct counter_file *f, uint32_t line)
-{
-	return (const struct pinion_lane *)((const char *)f + (uint64_t)line * PINION_LINE_BYTES);
 }
 
 int roster_open(struct counts *c);

@@ -32,6 +32,11 @@ struct pinion_device {
 	uint64_t id; /* never given twice in a process, so that a thread's cache cannot mistake a freed device for another */
 	struct pinion_context *ctx;
 	const struct backend_device *backend; /* what it can do; the registry's, never NULL once handed out */
+	/*
+	 * A device that nobody describes has no memory that could be measured. Where it has a budget, that is what its users
+	 * agreed to take for it, and their claims are what is in use. 0: its backend is asked.
+	 */
+	uint64_t budget;
 	struct pinion_device *next;	/* in ctx->devices, under ctx->lock */
 	struct pinion_device *live_next; /* in the list of all, under lane.c's lock */
 	uint64_t lanes_idle;		/* lanes whose thread has ended, under lane.c's lock */

@@ -34,8 +34,8 @@ static int make(struct pinion_context *ctx, const struct counter_claim *claim, i
 /* What may be claimed in all. A device that was given no budget has its memory's total, when it can tell. */
 static int limits(struct pinion_device *dev, const struct pinion_reserve_opts *opts, uint64_t *budget, uint32_t *capacity)
 {
-	*budget = dev->at.entry->budget;
-	*capacity = dev->at.entry->capacity;
+	*budget = dev->at.budget;
+	*capacity = dev->at.capacity;
 	if (!*budget && opts->bytes && pinion_device_total(dev, budget))
 		return fail(ENODATA, "'%s' has no budget to claim %llu bytes from; give it one when it is added", dev->at.entry->key,
 			    (unsigned long long)opts->bytes);
@@ -73,7 +73,7 @@ PINION_API int pinion_device_reserve(struct pinion_device *dev, const struct pin
 		return fd;
 	ret = make(dev->ctx, &want, fd, out);
 	if (ret)
-		close(fd);
+		counts_claim_close(fd);
 	return ret;
 }
 
