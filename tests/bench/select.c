@@ -412,14 +412,17 @@ static void rows_in_company(struct rows *r, struct stage *s)
 		table_broken(r->table, writing.name);
 	else
 		row_select(r, s, &writing, &p99);
+	/* What comes next is not about writers. */
+	if (others_tell(s))
+		table_broken(r->table, writing.name);
 	if (quiet)
 		quiet_end();
 }
 
 static void rows_of_claims(struct rows *r, struct stage *s)
 {
-	static const struct ask standing = { "select among 8, a claim on each", 200, 10,
-					     "whether claims stand is asked of the kernel about every 8 ms" };
+	static const struct ask standing = { "select among 8, 4 sessions, claims", 200, 10,
+					     "a claim on each; whether they stand is asked of the kernel about every 8 ms" };
 	static const struct ask pick = { "pick among 8 and free", 0, 0, "a claim is a lock of the kernel's: system calls" };
 	struct pinion_reserve_opts opts = { .size = sizeof(opts), .bytes = 1 << 20 };
 	struct pinion_reservation *claim[DEVICES] = { 0 };
