@@ -122,29 +122,62 @@ static int draft_open(const struct file_place *place, struct file_draft *draft)
 	return draft->fd < 0 ? fail_errno(errno, "making a file in its folder") : 0;
 }
 
-/* Pages of a file in memory are charged to this process's cgroup, whose kernel kills rather than refuses. */
-static int check_room(int fd, uint64_t bytes)
-{
-	struct statfs fs;
+/*
+ * What a file needs to have all of its first bytes, and what the file system has left for users. Blocks that it has
+ * may lie behind those bytes: hence least and most.
+ */
+struct space {
+	uint64_t least, most;
+	uint64_t left;
+};
 
-	if (fstatfs(fd, &fs) || (fs.f_type != TMPFS_MAGIC && fs.f_type != RAMFS_MAGIC))
-		return 0;
-	return room_check(bytes, "the storage");
+static struct space look_at_space(int fd, uint64_t bytes)
+{
+	struct space space = { .least = bytes, .most = bytes, .left = UINT64_MAX };
+	struct statvfs fs;
+	struct stat file;
+
+	if (!fstat(fd, &file)) {
+		uint64_t have = (uint64_t)file.st_blocks * 512;
+		uint64_t end = (uint64_t)file.st_size > bytes ? (uint64_t)file.st_size : bytes;
+
+		space.least = bytes > have ? bytes - have : 0;
+		space.most = end <= have ? 0 : end - have < bytes ? end - have : bytes;
+	}
+	/* Without a limit it says that there are no blocks at all. What is kept back for emergencies is not for storages. */
+	if (!fstatvfs(fd, &fs) && fs.f_blocks)
+		space.left = (uint64_t)fs.f_bavail * fs.f_frsize;
+	return space;
 }
 
-static int allocation_failed(int fd, int err, uint64_t bytes)
+static int allocation_failed(int err, const struct space *space)
 {
-	struct statvfs fs;
+	if (err != ENOSPC || space->left == UINT64_MAX)
+		return fail_errno(err, "allocating its %llu bytes", (unsigned long long)space->least);
+	return fail(ENOSPC, "allocating its %llu bytes: the file system has %llu free", (unsigned long long)space->least,
+		    (unsigned long long)space->left);
+}
 
-	if (err != ENOSPC || fstatvfs(fd, &fs))
-		return fail_errno(err, "allocating its %llu bytes", (unsigned long long)bytes);
-	return fail(ENOSPC, "allocating its %llu bytes: the file system has %llu free", (unsigned long long)bytes,
-		    (unsigned long long)fs.f_bavail * fs.f_frsize);
+/*
+ * Before any are taken. Pages of a file in memory are charged to this process's cgroup, whose kernel kills rather than
+ * refuses; a disk refuses only when everyone's blocks are gone.
+ */
+static int check_space(int fd, const struct space *space)
+{
+	struct statfs fs;
+	int ret = 0;
+
+	if (!fstatfs(fd, &fs) && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC))
+		ret = room_check(space->most, "the storage");
+	if (!ret && space->least > space->left)
+		ret = allocation_failed(ENOSPC, space);
+	return ret;
 }
 
 static int draft_fill(const struct file_draft *draft, uint32_t mode, uint64_t bytes)
 {
-	int err, ret = check_room(draft->fd, bytes);
+	struct space space = look_at_space(draft->fd, bytes);
+	int err, ret = check_space(draft->fd, &space);
 
 	if (ret)
 		return ret;
@@ -152,7 +185,7 @@ static int draft_fill(const struct file_draft *draft, uint32_t mode, uint64_t by
 		err = posix_fallocate(draft->fd, 0, bytes);
 	} while (err == EINTR);
 	if (err)
-		return allocation_failed(draft->fd, err, bytes);
+		return allocation_failed(err, &space);
 	return fchmod(draft->fd, mode) ? fail_errno(errno, "setting its mode to 0%o", mode) : 0;
 }
 
@@ -223,12 +256,17 @@ int file_show(const struct file_place *place, struct file_draft *draft, bool rep
 int file_fill_holes(int fd, uint64_t bytes)
 {
 	off_t hole = lseek(fd, 0, SEEK_HOLE);
+	struct space space;
 	int ret;
 
 	if (hole < 0 || (uint64_t)hole >= bytes)
 		return 0;
+	space = look_at_space(fd, bytes);
+	ret = check_space(fd, &space);
+	if (ret)
+		return ret;
 	do {
 		ret = fallocate(fd, 0, 0, bytes);
 	} while (ret && errno == EINTR);
-	return ret && errno != EOPNOTSUPP ? allocation_failed(fd, errno, bytes) : 0;
+	return ret && errno != EOPNOTSUPP ? allocation_failed(errno, &space) : 0;
 }

@@ -43,7 +43,10 @@ int file_show(const struct file_place *place, struct file_draft *draft, bool rep
 /* Closes and removes a draft that was not shown. */
 void file_discard(const struct file_place *place, struct file_draft *draft);
 
-/* Gives blocks to what has none in the first @bytes of a writable file, where the file system can. -ENOSPC. */
+/*
+ * Gives blocks to what has none in the first @bytes of a writable file, where the file system can. What there is no room
+ * for is refused before any is taken: -ENOSPC, -ENOMEM.
+ */
 int file_fill_holes(int fd, uint64_t bytes);
 
 #endif

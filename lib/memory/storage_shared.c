@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <pinion/context.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,11 +33,17 @@ static void shared_close(struct pinion_storage *st)
 	free(sh);
 }
 
+/* Another name, by a rename or a link, is not this path. Where the path cannot be looked at, no name at all is one. */
 static bool shared_unlinked(const struct pinion_storage *st)
 {
-	struct stat file;
+	const struct shared *sh = (const struct shared *)st;
+	struct stat file, there;
 
-	return !fstat(((const struct shared *)st)->fd, &file) && !file.st_nlink;
+	if (fstat(sh->fd, &file))
+		return false;
+	if (!fstatat(AT_FDCWD, sh->path, &there, AT_SYMLINK_NOFOLLOW))
+		return there.st_dev != file.st_dev || there.st_ino != file.st_ino;
+	return errno == ENOENT || errno == ENOTDIR || !file.st_nlink;
 }
 
 static void shared_where(const struct pinion_storage *st, char text[STORAGE_WHERE_TEXT])
@@ -52,12 +59,24 @@ static const struct storage_ops shared_ops = {
 	.unlinked = shared_unlinked,
 };
 
+/* With the path as it is from anywhere, so that it leads where it led when the process has changed its folder. */
+static struct shared *shared_alloc(const char *path)
+{
+	char cwd[PATH_MAX];
+	bool from_here = *path != '/' && getcwd(cwd, sizeof(cwd)) && *cwd == '/';
+	size_t len = (from_here ? strlen(cwd) + 1 : 0) + strlen(path) + 1;
+	struct shared *sh = calloc(1, sizeof(*sh) + len);
+
+	if (sh)
+		snprintf(sh->path, len, "%s%s%s", from_here ? cwd : "", from_here ? "/" : "", path);
+	return sh;
+}
+
 /* Maps @fd, which becomes the storage's on success. */
 static int shared_new(int fd, const char *path, uint32_t rights, const struct storage_layout *layout,
 		      struct pinion_storage **out)
 {
-	size_t len = strlen(path) + 1;
-	struct shared *sh = calloc(1, sizeof(*sh) + len);
+	struct shared *sh = shared_alloc(path);
 
 	if (!sh)
 		return fail(ENOMEM, "no memory for a storage object");
@@ -69,7 +88,6 @@ static int shared_new(int fd, const char *path, uint32_t rights, const struct st
 		return fail_errno(err, "mapping its %" PRIu64 " bytes", layout->total);
 	}
 	sh->fd = fd;
-	memcpy(sh->path, path, len);
 	storage_init(&sh->st, &shared_ops, PINION_STORAGE_SHARED, layout, rights, sh->base);
 	*out = &sh->st;
 	return 0;

@@ -7,11 +7,15 @@
 
 #include <stdarg.h>
 #include <stddef.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 
 /* Of this thread: the threads of holders and contexts call what they like. */
 static _Thread_local unsigned int calls, failing;
 static _Thread_local bool without_tmpfile;
+static _Thread_local unsigned int allocations;
+static _Thread_local uint64_t bytes_free; /* what the file system says it has left; 0: the truth */
 
 static bool fails(void)
 {
@@ -96,6 +100,7 @@ int fstatat(int dir, const char *path, struct stat *st, int flags)
 
 int posix_fallocate(int fd, off_t off, off_t len)
 {
+	allocations++;
 	if (fails())
 		return EIO;
 	return syscall(SYS_fallocate, fd, 0, off, len) ? errno : 0;
@@ -103,7 +108,27 @@ int posix_fallocate(int fd, off_t off, off_t len)
 
 int fallocate(int fd, int mode, off_t off, off_t len)
 {
+	allocations++;
 	return fails() ? refuse() : (int)syscall(SYS_fallocate, fd, mode, off, len);
+}
+
+int fstatvfs(int fd, struct statvfs *out)
+{
+	struct statfs fs;
+
+	if (fails())
+		return refuse();
+	if (syscall(SYS_fstatfs, fd, &fs))
+		return -1;
+	*out = (struct statvfs){
+		.f_frsize = fs.f_frsize, .f_blocks = fs.f_blocks, .f_bfree = fs.f_bfree, .f_bavail = fs.f_bavail
+	};
+	if (bytes_free) {
+		out->f_frsize = 512;
+		out->f_blocks = UINT64_C(1) << 40;
+		out->f_bfree = out->f_bavail = bytes_free / 512;
+	}
+	return 0;
 }
 
 ssize_t pread(int fd, void *data, size_t len, off_t off)
@@ -377,6 +402,36 @@ START_TEST(opening_survives_every_fault)
 }
 END_TEST
 
+/* A try would take what there is from everyone for as long as it lasts, and then say that nothing is free. */
+START_TEST(what_cannot_fit_takes_nothing)
+{
+	struct pinion_storage *st = NULL;
+	unsigned int files = files_in(folder);
+	int fd;
+
+	bytes_free = 1 << 20;
+	ck_refused(pinion_storage_create(path, PINION_DTYPE_U8, 3 << 20, NULL, &st), ENOSPC, "1048576 free");
+	ck_refused(pinion_storage_create(path, PINION_DTYPE_U8, 3 << 20, &replacing, &st), ENOSPC, "1048576 free");
+	ck_assert_uint_eq(files_in(folder), files);
+	fd = open(path, O_RDWR | O_CREAT, 0600);
+	ck_assert_int_eq(ftruncate(fd, 3 << 20), 0);
+	ck_refused(pinion_storage_open(path, PINION_DTYPE_U8, 3 << 20, NULL, &st), ENOSPC, "1048576 free");
+	ck_refused(pinion_storage_create(path, PINION_DTYPE_U8, 3 << 20, NULL, &st), ENOSPC, "3145728 bytes");
+	ck_assert_uint_eq(allocations, 0);
+	ck_assert_uint_eq(file_state(path).st.st_blocks, 0);
+	ck_assert_ptr_null(st);
+	/* Its own blocks are not asked for again, and its front may fit. */
+	ck_assert_int_eq(syscall(SYS_fallocate, fd, 0, 0, 5 << 19), 0);
+	close(fd);
+	ck_ok(pinion_storage_open(path, PINION_DTYPE_U8, 3 << 20, NULL, &st));
+	pinion_storage_free(st);
+	unlink(path);
+	ck_ok(pinion_storage_create(path, PINION_DTYPE_U8, 1 << 19, NULL, &st));
+	pinion_storage_free(st);
+	ck_assert_uint_eq(allocations, 2);
+}
+END_TEST
+
 START_TEST(memory_survives_every_fault)
 {
 	if (!SANITIZED)
@@ -408,6 +463,7 @@ static Suite *suite(void)
 	tcase_add_test(files, a_file_system_without_nameless_files_serves_too);
 	tcase_add_test(files, creating_over_survives_every_fault);
 	tcase_add_test(files, opening_survives_every_fault);
+	tcase_add_test(files, what_cannot_fit_takes_nothing);
 	suite_add_tcase(s, files);
 	tcase_set_timeout(memory, 60);
 	tcase_add_checked_fixture(memory, setup_context, teardown_context);

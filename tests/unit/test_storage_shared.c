@@ -418,6 +418,52 @@ START_TEST(the_file_outlives_the_storage_and_the_memory_the_name)
 }
 END_TEST
 
+/* The path does not lead there any more, although the file has a name. */
+START_TEST(a_file_of_another_name_is_unlinked)
+{
+	struct pinion_storage *st = create(in_tmp("a"), PINION_DTYPE_I32, 2), *other;
+
+	ck_assert_int_eq(link(in_tmp("a"), in_tmp("b")), 0);
+	ck_assert(!info_of(st).unlinked);
+	ck_assert_int_eq(unlink(in_tmp("a")), 0);
+	ck_assert(info_of(st).unlinked);
+	ck_assert_ptr_nonnull(strstr(described(st), ", unlinked"));
+	/* Back again. */
+	ck_assert_int_eq(rename(in_tmp("b"), in_tmp("a")), 0);
+	ck_assert(!info_of(st).unlinked);
+	ck_assert_int_eq(rename(in_tmp("a"), in_tmp("b")), 0);
+	ck_assert(info_of(st).unlinked);
+	/* Another file at the path, a link to this one, and no folder. */
+	other = create(in_tmp("a"), PINION_DTYPE_I32, 2);
+	ck_assert(info_of(st).unlinked && !info_of(other).unlinked);
+	pinion_storage_free(other);
+	ck_assert_int_eq(unlink(in_tmp("a")), 0);
+	ck_assert_int_eq(symlink(in_tmp("b"), in_tmp("a")), 0);
+	ck_assert(info_of(st).unlinked);
+	pinion_storage_free(st);
+	ck_assert_int_eq(mkdir(in_tmp("folder"), 0700), 0);
+	st = create(in_tmp("folder/a"), PINION_DTYPE_I32, 2);
+	ck_assert_int_eq(rename(in_tmp("folder"), in_tmp("elsewhere")), 0);
+	ck_assert(info_of(st).unlinked);
+	pinion_storage_free(st);
+}
+END_TEST
+
+START_TEST(a_path_from_here_leads_there_from_elsewhere)
+{
+	struct pinion_storage *st;
+
+	ck_assert_int_eq(chdir(folder), 0);
+	st = create("a", PINION_DTYPE_I32, 2);
+	ck_assert_int_eq(chdir("/"), 0);
+	ck_assert(!info_of(st).unlinked);
+	ck_assert_ptr_nonnull(strstr(described(st), in_tmp("a")));
+	ck_assert_int_eq(unlink(in_tmp("a")), 0);
+	ck_assert(info_of(st).unlinked);
+	pinion_storage_free(st);
+}
+END_TEST
+
 START_TEST(what_is_there_with_that_size_is_zeroed_in_place)
 {
 	struct pinion_storage *old = create(in_tmp("a"), PINION_DTYPE_I32, 2), *st;
@@ -651,6 +697,103 @@ START_TEST(a_full_file_system_is_an_error_and_a_read_only_one_is_read)
 }
 END_TEST
 
+#define LIMIT (64 << 20)
+
+/* The memory controller's two versions. */
+static const struct {
+	const char *group, *limit;
+} groups[] = {
+	{ "/sys/fs/cgroup/pinion-sparse", "memory.max" },
+	{ "/sys/fs/cgroup/memory/pinion-sparse", "memory.limit_in_bytes" },
+};
+
+static bool write_text(const char *folder_name, const char *name, const char *text)
+{
+	char path[PATH_MAX];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", folder_name, name);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = write(fd, text, strlen(text));
+	close(fd);
+	return n == (ssize_t)strlen(text);
+}
+
+/* A group of LIMIT bytes; NULL where none can be had. */
+static const char *make_group(void)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%d", LIMIT);
+	for (unsigned int i = 0; i < COUNT(groups); i++) {
+		if (mkdir(groups[i].group, 0755) && errno != EEXIST)
+			continue;
+		if (write_text(groups[i].group, groups[i].limit, text))
+			return groups[i].group;
+		rmdir(groups[i].group);
+	}
+	return NULL;
+}
+
+static void sparse_file(const char *path, off_t bytes)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+
+	child_needs(fd >= 0 && !ftruncate(fd, bytes), 1);
+	close(fd);
+}
+
+/* What is too much for the group is refused; what is there already, or fits, is no need. */
+static void open_sparse_files(const char *group, const char *path)
+{
+	struct pinion_storage *st = NULL;
+
+	child_needs(write_text(group, "cgroup.procs", "0"), 2);
+	sparse_file(path, 2 * LIMIT);
+	child_needs(pinion_storage_open(path, PINION_DTYPE_U8, 2 * LIMIT, NULL, &st) == -ENOMEM, 3);
+	child_needs(strstr(pinion_error(), group), 4);
+	child_needs(pinion_storage_create(path, PINION_DTYPE_U8, 2 * LIMIT, NULL, &st) == -ENOMEM, 5);
+	child_needs(file_state(path).st.st_blocks == 0 && !st, 6);
+	child_needs(!pinion_storage_open(path, PINION_DTYPE_U8, LIMIT / 4, NULL, &st), 7);
+	pinion_storage_free(st);
+	unlink(path);
+	for (int i = 0; i < 2; i++) {
+		child_needs(!pinion_storage_create(path, PINION_DTYPE_U8, LIMIT / 4 * 3, NULL, &st), 8);
+		pinion_storage_free(st);
+		st = NULL;
+	}
+	_exit(0);
+}
+
+/* The kernel kills who fills a hole that its group has no memory for. */
+START_TEST(a_sparse_file_is_no_reason_to_be_killed)
+{
+	const char *group;
+	char path[64];
+	pid_t pid;
+	int ret;
+
+	snprintf(path, sizeof(path), "/dev/shm/pinion-sparse-%d", getpid());
+	if (access("/dev/shm", W_OK))
+		SKIP("/dev/shm cannot be written");
+	group = make_group();
+	if (!group)
+		SKIP("no control group with a memory limit can be made");
+	pid = fork();
+	if (!pid)
+		open_sparse_files(group, path);
+	ret = reap(pid);
+	unlink(path);
+	/* A dead member may be counted for a moment. */
+	for (int i = 0; i < 50 && rmdir(group) && errno == EBUSY; i++)
+		usleep(100000);
+	ck_assert_int_eq(ret, 0);
+}
+END_TEST
+
 /* ---- many at once ------------------------------------------------------------------------------------------------ */
 
 static void create_again_and_again(const char *path, int64_t until)
@@ -771,8 +914,11 @@ static Suite *suite(void)
 	tcase_add_test(refused, what_is_no_file_is_refused);
 	tcase_add_test(refused, a_reader_cannot_write);
 	suite_add_tcase(s, refused);
+	tcase_set_timeout(life, 30);
 	tcase_add_checked_fixture(life, fresh_folder, NULL);
 	tcase_add_test(life, the_file_outlives_the_storage_and_the_memory_the_name);
+	tcase_add_test(life, a_file_of_another_name_is_unlinked);
+	tcase_add_test(life, a_path_from_here_leads_there_from_elsewhere);
 	tcase_add_test(life, what_is_there_with_that_size_is_zeroed_in_place);
 	tcase_add_test(life, what_is_there_with_another_size_is_neither_cut_nor_grown);
 	tcase_add_test(life, replacing_makes_a_new_file_and_leaves_the_old_memory);
@@ -781,6 +927,7 @@ static Suite *suite(void)
 	tcase_add_test(life, another_users_file_is_not_taken_over);
 	tcase_add_test(life, every_block_is_there);
 	tcase_add_test(life, a_full_file_system_is_an_error_and_a_read_only_one_is_read);
+	tcase_add_test(life, a_sparse_file_is_no_reason_to_be_killed);
 	suite_add_tcase(s, life);
 	tcase_set_timeout(many, 30);
 	tcase_add_checked_fixture(many, fresh_folder, NULL);

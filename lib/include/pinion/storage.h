@@ -56,7 +56,7 @@ struct pinion_storage_info {
 	bool header;
 	uint64_t generation; /* with a header: one more each time it is created anew in the same memory; else 0 */
 	uint64_t sequence;   /* with a header: two more for each write, odd during one; else 0 */
-	bool unlinked;	     /* by path: the path does not lead here any more, it was removed or replaced */
+	bool unlinked;	     /* by path: the path does not lead here any more, it was removed, renamed or replaced */
 	enum pinion_hold hold; /* of a buffer; PINION_HOLD_NONE elsewhere */
 	const char *hold_why;  /* why the hold is no better; borrowed from the storage */
 	struct pinion_location location; /* where the memory is: the CPU's, but for a device's */
@@ -122,7 +122,7 @@ int pinion_storage_over(struct pinion_buffer *buf, uint32_t rights, enum pinion_
  * the disk.
  *
  * Create makes a file of exactly the bytes it takes, zeroed and with every block present, so that a full file system is
- * -ENOSPC here and not a bus fault later, and gives it its name when it is whole. A file that is there is never cut or
+ * -ENOSPC here, before anything is taken, and not a bus fault later, and gives it its name when it is whole. A file that is there is never cut or
  * grown, because others may have it mapped:
  *   - of this user, the same size, and the same header or none: it is used, its mode kept, and zeroed in place, which
  *     those who have it mapped see as a write (-ETIMEDOUT another process is inside one for more than 1 s);
