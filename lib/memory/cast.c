@@ -3,6 +3,7 @@
 
 #include "../error.h"
 #include "real.h"
+#include "rounding.h"
 #include "strided.h"
 #include "view.h"
 
@@ -124,8 +125,11 @@ static const struct cast_kind kinds[] = {
 void cast_real(enum pinion_dtype dtype, double value, void *element)
 {
 	const union wide wide = { .real = value };
+	struct rounding rounding;
 
+	rounding_begin(&rounding);
 	kinds[dtype].store_real(element, 0, &wide, 1);
+	rounding_end(&rounding);
 }
 
 static void cast_row(const struct walk_op *op, char *dst, int64_t dst_step, const char *src, int64_t src_step,
@@ -149,6 +153,7 @@ static void cast_row(const struct walk_op *op, char *dst, int64_t dst_step, cons
 PINION_API int pinion_view_cast(const struct pinion_view *dst, const struct pinion_view *src)
 {
 	struct walk_op cast = { .row = cast_row };
+	struct rounding rounding;
 	int ret = view_check(dst);
 
 	if (!ret)
@@ -160,5 +165,8 @@ PINION_API int pinion_view_cast(const struct pinion_view *dst, const struct pini
 	/* Of the same dtype a NaN keeps its bits; only a bool of 2 still becomes 1. */
 	if (dst->dtype == src->dtype && dst->dtype != PINION_DTYPE_BOOL)
 		cast = strided_copy(dst->dtype);
-	return strided_run(dst, src, &cast);
+	rounding_begin(&rounding);
+	ret = strided_run(dst, src, &cast);
+	rounding_end(&rounding);
+	return ret;
 }

@@ -199,6 +199,9 @@ PINION_API int pinion_view_fill(const struct pinion_view *dst, const struct pini
 		ret = same_dtype(dst->dtype, value->dtype);
 	if (ret || !pinion_view_elements(dst))
 		return ret;
+	/* Whoever sets the members may mean by another number what a cast means by it. */
+	if (own.dtype == PINION_DTYPE_BOOL)
+		own.u8 = own.u8 != 0;
 	src = *dst;
 	src.data = own.bytes;
 	src.bytes = sizeof(own.bytes);

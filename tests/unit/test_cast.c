@@ -13,6 +13,10 @@
 #include <pinion/context.h>
 #include <pinion/view.h>
 
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
+
 /* For loops of millions: libcheck's own assertions report each success to the parent process. */
 #define holds(condition, ...)                      \
 	do {                                       \
@@ -653,6 +657,87 @@ START_TEST(doubles_and_integers_are_rounded_once)
 }
 END_TEST
 
+/* What is converted with the thread in one of the modes is what it is without. */
+static void mode_matters_not(int mode, enum pinion_dtype from, const void *given, enum pinion_dtype to)
+{
+	union element want = { 0 }, got = { 0 };
+
+	cast_one(from, given, to, &want);
+	fesetround(mode);
+	cast_one(from, given, to, &got);
+	ck_assert_int_eq(fegetround(), mode);
+	fesetround(FE_TONEAREST);
+	ck_assert_msg(want.bits == got.bits, "%s to %s in mode %#x: %#llx, not %#llx", pinion_dtype_name(from),
+		      pinion_dtype_name(to), mode, (unsigned long long)got.bits, (unsigned long long)want.bits);
+}
+
+START_TEST(casts_ignore_the_rounding_mode)
+{
+	static const int modes[] = { FE_DOWNWARD, FE_UPWARD, FE_TOWARDZERO };
+	/* Near the lower and the upper neighbour, a tie, a subnormal, too large; of every dtype they narrow to. */
+	static const double reals[] = { 1 + 0x1p-30, 1 + 0x1.8p-24,  1 + 0x1p-24, -1 - 0x1.8p-24, 0x1.8p-149,
+					-0x1p-150,   0x1.ffffffp127, 1e-45,	  -1e300,	  0x1.001p0,
+					0x1.003p0,   -0x1.03p0,	     0x1.3p0,	  0x1.8p0 };
+	static const int64_t integers[] = { (INT64_C(1) << 53) + 1,  (INT64_C(1) << 53) + 3,
+					    -(INT64_C(1) << 53) - 1, INT64_MAX,
+					    INT64_MIN + 1,	     0xfffffe81 };
+	static const uint32_t naturals[] = { 0xfffffe81, 0x1000001, UINT32_MAX };
+
+	for (unsigned int i = 0; i < 3 * CASTABLE; i++) {
+		enum pinion_dtype to = castable[i / 3];
+
+		for (unsigned int n = 0; n < sizeof(reals) / sizeof(reals[0]); n++)
+			mode_matters_not(modes[i % 3], PINION_DTYPE_F64, &reals[n], to);
+		for (unsigned int n = 0; n < sizeof(integers) / sizeof(integers[0]); n++)
+			mode_matters_not(modes[i % 3], PINION_DTYPE_I64, &integers[n], to);
+		for (unsigned int n = 0; n < sizeof(naturals) / sizeof(naturals[0]); n++)
+			mode_matters_not(modes[i % 3], PINION_DTYPE_U32, &naturals[n], to);
+	}
+}
+END_TEST
+
+START_TEST(scalars_ignore_the_rounding_mode)
+{
+	static const int modes[] = { FE_DOWNWARD, FE_UPWARD, FE_TOWARDZERO };
+
+	for (unsigned int i = 0; i < 3; i++) {
+		struct pinion_scalar low, high;
+		int ret, mode;
+
+		fesetround(modes[i]);
+		ret = pinion_dtype_scalar(PINION_DTYPE_F32, 1 + 0x1p-30, &low) ||
+		      pinion_dtype_scalar(PINION_DTYPE_F32, -1 - 0x1.8p-24, &high);
+		mode = fegetround();
+		fesetround(FE_TONEAREST);
+		ck_assert_int_eq(ret, 0);
+		ck_assert_int_eq(mode, modes[i]);
+		ck_assert(low.f32 == 1 && high.f32 == -0x1.000002p0f);
+	}
+}
+END_TEST
+
+#if defined(__SSE2__)
+START_TEST(casts_keep_what_is_small)
+{
+	const uint32_t least = 1;
+	const double small = 0x1p-149;
+	unsigned int before = _mm_getcsr(), after;
+	uint32_t narrow = 0;
+	double wide = 0;
+
+	/* Flush to zero; denormals are zero. */
+	_mm_setcsr(before | 0x8040);
+	cast_one(PINION_DTYPE_F32, &least, PINION_DTYPE_F64, &wide);
+	cast_one(PINION_DTYPE_F64, &small, PINION_DTYPE_F32, &narrow);
+	after = _mm_getcsr();
+	_mm_setcsr(before);
+	ck_assert_uint_eq(after & 0xffc0, (before | 0x8040) & 0xffc0);
+	ck_assert(wide == small);
+	ck_assert_uint_eq(narrow, 1);
+}
+END_TEST
+#endif
+
 START_TEST(bool_is_zero_or_one)
 {
 	static const double truths[] = { 1, -1, 0.1, 0x1p-1074, NAN, INFINITY };
@@ -713,6 +798,11 @@ static Suite *cast_suite(void)
 	tcase_add_test(tc, floats_to_integers_saturate);
 	tcase_add_test(tc, integers_to_integers_saturate_and_keep_digits);
 	tcase_add_test(tc, doubles_and_integers_are_rounded_once);
+	tcase_add_test(tc, casts_ignore_the_rounding_mode);
+	tcase_add_test(tc, scalars_ignore_the_rounding_mode);
+#if defined(__SSE2__)
+	tcase_add_test(tc, casts_keep_what_is_small);
+#endif
 	tcase_add_test(tc, bool_is_zero_or_one);
 	tcase_add_test(tc, no_elements_to_convert);
 	suite_add_tcase(s, tc);

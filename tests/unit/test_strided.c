@@ -331,7 +331,8 @@ START_TEST(fills_are_the_models)
 		v.data = random_bytes(v.bytes);
 		expected = same_bytes(v.data, v.bytes);
 		for (uint64_t n = 0; n < count(&v); n++)
-			memcpy(expected + (size_t)number_at(&v, n) * size, value.bytes, size);
+			memcpy(expected + (size_t)number_at(&v, n) * size,
+			       v.dtype == PINION_DTYPE_BOOL && value.u8 ? "\1" : (char *)value.bytes, size);
 		holds(pinion_view_fill(&v, &value) == 0, "%s", pinion_error());
 		holds(!memcmp(expected, v.data, v.bytes), "another result");
 		free(expected);
@@ -514,6 +515,23 @@ START_TEST(fill_keeps_the_digits_of_i64)
 }
 END_TEST
 
+/* A bool is a byte that is 0 or 1, whatever number was meant by true. */
+START_TEST(fill_of_a_bool_is_0_or_1)
+{
+	struct pinion_scalar value = { .dtype = PINION_DTYPE_BOOL, .u8 = 7 };
+	uint8_t truths[3] = { 9, 9, 9 };
+	struct pinion_view v = PLAIN(truths, PINION_DTYPE_BOOL, 3), one;
+
+	ck_ok(pinion_view_fill(&v, &value));
+	ck_assert_mem_eq(truths, "\1\1\1", 3);
+	ck_assert_uint_eq(value.u8, 7);
+	ck_ok(pinion_view_narrow(&v, 0, 1, 1, &one));
+	value.u8 = 0;
+	ck_ok(pinion_view_fill(&one, &value));
+	ck_assert_mem_eq(truths, "\1\0\1", 3);
+}
+END_TEST
+
 /* Copies of rows. */
 
 START_TEST(copy2d_moves_rows)
@@ -610,6 +628,7 @@ static Suite *strided_suite(void)
 	tcase_add_test(tc, dtypes_must_be_the_same);
 	tcase_add_test(tc, fill_of_a_broadcast_element);
 	tcase_add_test(tc, fill_keeps_the_digits_of_i64);
+	tcase_add_test(tc, fill_of_a_bool_is_0_or_1);
 	tcase_add_test(tc, copy2d_moves_rows);
 	tcase_add_test(tc, copy2d_refuses);
 	tcase_add_test(tc, copy2d_is_the_models);

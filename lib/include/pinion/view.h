@@ -100,7 +100,7 @@ int pinion_view_copy2d(const struct pinion_view *dst, uint64_t dst_offset, int64
 		       const struct pinion_view *src, uint64_t src_offset, int64_t src_stride, uint64_t rows,
 		       uint64_t elems);
 
-/* Stores @value at each position, which may share elements. -EINVAL the dtypes differ. */
+/* Stores @value at each position, which may share elements; of a bool that is not 0, 1. -EINVAL the dtypes differ. */
 int pinion_view_fill(const struct pinion_view *dst, const struct pinion_scalar *value);
 
 /*
