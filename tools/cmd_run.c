@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * run: a claim and a unit in flight for as long as a command runs. The command inherits the claim's descriptor, so the
- * claim stands while it lives, whatever becomes of this process; the unit is this process's.
+ * claim stands while it lives, whatever becomes of this process, and is told which it is, so that it may adopt the claim or
+ * hand it on; the unit is this process's.
  */
 #include "pinion.h"
 #include "want.h"
@@ -79,8 +80,12 @@ static void pass_signals(const sigset_t *before)
 
 static void become(char **command, int claim_fd, const sigset_t *before)
 {
+	char number[16];
+
 	sigprocmask(SIG_SETMASK, before, NULL);
 	fcntl(claim_fd, F_SETFD, 0);
+	snprintf(number, sizeof(number), "%d", claim_fd);
+	setenv("PINION_CLAIM_FD", number, 1);
 	execvp(command[0], command);
 	complain("%s: %s", command[0], strerror(errno));
 	_exit(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUN);

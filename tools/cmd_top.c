@@ -32,7 +32,6 @@ static const struct argp_option options[] = {
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct top *top = state->input;
-	char *end;
 
 	switch (key) {
 	case 'o':
@@ -42,8 +41,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		top->json = true;
 		return 0;
 	case 'i':
-		top->interval = strtod(arg, &end);
-		if (end == arg || *end || !(top->interval >= INTERVAL_MIN && top->interval <= INTERVAL_MAX))
+		if (number_parse(arg, &top->interval) || top->interval < INTERVAL_MIN || top->interval > INTERVAL_MAX)
 			argp_error(state, "--interval is a number from 0.1 to 86400, not '%s'", arg);
 		return 0;
 	}
@@ -167,7 +165,7 @@ static void print_text(struct devices *d, const struct devices *before, FILE *ou
 static int show_once(struct pinion_context *ctx, bool json)
 {
 	struct devices d;
-	int ret = devices_read(ctx, &d);
+	int ret = devices_read(ctx, DEVICES_COUNTED, &d);
 
 	if (ret)
 		return refused(ret);
@@ -185,7 +183,7 @@ static int show_next(struct pinion_context *ctx, struct devices *before, const s
 	char *text = NULL;
 	size_t bytes = 0;
 	struct devices d;
-	int ret = devices_read(ctx, &d);
+	int ret = devices_read(ctx, DEVICES_COUNTED, &d);
 	FILE *out;
 
 	if (ret)

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include "devices.h"
 
+#include "nodes.h"
 #include "pinion.h"
 
 #include <errno.h>
+#include <pinion/caps.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#define TABLE_DEVICES 64 /* as many as the table has room for: pinion_device_add() */
 
 /* Asks until the rows have room for all. */
 static int read_users(struct pinion_device *dev, struct device_row *row)
@@ -29,11 +33,19 @@ static int read_users(struct pinion_device *dev, struct device_row *row)
 	}
 }
 
-static int read_device(struct pinion_device *dev, struct devices *d)
+static int read_device(struct pinion_device *dev, enum devices_which which, struct devices *d)
 {
 	struct device_row row = { .info = { .size = sizeof(row.info) } };
-	int ret = pinion_device_info(dev, &row.info);
+	const struct pinion_caps *caps = pinion_device_caps(dev);
+	uint32_t n;
+	int ret = pinion_device_pending(dev, PINION_SCOPE_ALL, &n);
 
+	row.queue = ret != -ENODATA;
+	if (!row.queue && which == DEVICES_COUNTED)
+		return 0;
+	row.backend = caps ? pinion_backend_name(caps->backend) : NULL;
+	row.nodes = device_nodes(dev);
+	ret = pinion_device_info(dev, &row.info);
 	if (!ret)
 		ret = read_users(dev, &row);
 	if (ret)
@@ -45,7 +57,24 @@ static int read_device(struct pinion_device *dev, struct devices *d)
 	return 0;
 }
 
-int devices_read(struct pinion_context *ctx, struct devices *out)
+/*
+ * Some are always there, but in the table only once somebody has looked for them. Not where the table is full: one that
+ * nobody counts on at the moment would have to go for that.
+ */
+static int find_built_in(struct pinion_context *ctx, enum devices_which which)
+{
+	static const char *const keys[] = { "hostio", "cpu", "reference" };
+	size_t n = which == DEVICES_COUNTED ? 1 : sizeof(keys) / sizeof(keys[0]);
+	struct pinion_device *dev;
+	int ret = 0;
+
+	for (size_t i = 0; !ret && i < n; i++)
+		if (pinion_device_at(ctx, TABLE_DEVICES - 1, &dev))
+			ret = pinion_device_find(ctx, keys[i], &dev);
+	return ret;
+}
+
+int devices_read(struct pinion_context *ctx, enum devices_which which, struct devices *out)
 {
 	struct devices d = { 0 };
 	struct pinion_device *dev;
@@ -54,10 +83,9 @@ int devices_read(struct pinion_context *ctx, struct devices *out)
 
 	clock_gettime(CLOCK_BOOTTIME, &ts);
 	d.at_ns = ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
-	/* The host engine is always there, but in the table only once somebody has looked for it. */
-	ret = pinion_device_find(ctx, "hostio", &dev);
+	ret = find_built_in(ctx, which);
 	for (size_t i = 0; !ret && !(ret = pinion_device_at(ctx, i, &dev)); i++) {
-		ret = read_device(dev, &d);
+		ret = read_device(dev, which, &d);
 		/* Removed since it was found. */
 		if (ret == -ESTALE)
 			ret = 0;

@@ -3,12 +3,18 @@
 #ifndef PINION_TOOLS_DEVICES_H
 #define PINION_TOOLS_DEVICES_H
 
+#include "format.h"
+
 #include <pinion/device.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct device_row {
 	struct pinion_device_info info;
+	bool queue;	     /* else it is synchronous, and nothing is counted on it */
+	const char *backend; /* that drives it, static; NULL: it was added by its key alone */
+	struct text nodes;   /* as of device_nodes() */
 	struct pinion_device_user *user;
 	size_t users;
 };
@@ -19,8 +25,13 @@ struct devices {
 	size_t rows;
 };
 
-/* Reads all devices; the caller frees *@out with devices_free(). 0 or -errno. */
-int devices_read(struct pinion_context *ctx, struct devices *out);
+enum devices_which {
+	DEVICES_ALL,
+	DEVICES_COUNTED, /* those with a queue */
+};
+
+/* The caller frees *@out with devices_free(). 0 or -errno. */
+int devices_read(struct pinion_context *ctx, enum devices_which which, struct devices *out);
 void devices_free(struct devices *d);
 
 /* The row of the same device in an earlier reading, or NULL. */

@@ -146,18 +146,53 @@ size_t text_width(const char *s, size_t bytes)
 	return n;
 }
 
+/*
+ * What follows the decimal number that @s begins with: digits, which one '.' may divide. Neither blanks nor a sign, nor
+ * an exponent, nor a name, all of which strtod() takes. NULL: there is none.
+ */
+static const char *decimal(const char *s, double *value)
+{
+	static const char digits[] = "0123456789";
+	size_t whole = strspn(s, digits), part = s[whole] == '.' ? strspn(s + whole + 1, digits) : 0;
+
+	if (!whole && !part)
+		return NULL;
+	*value = strtod(s, NULL);
+	return s + whole + (part ? 1 + part : 0);
+}
+
+int number_parse(const char *s, double *value)
+{
+	double read;
+	const char *end = decimal(s, &read);
+
+	if (!end || *end)
+		return -EINVAL;
+	*value = read;
+	return 0;
+}
+
+int count_parse(const char *s, uint32_t *n)
+{
+	double value;
+
+	/* A double holds every count. */
+	if (strchr(s, '.') || number_parse(s, &value) || value > UINT32_MAX)
+		return -EINVAL;
+	*n = value;
+	return 0;
+}
+
 int size_parse(const char *s, uint64_t *bytes)
 {
 	static const char units[] = "KMGTP";
+	const char *unit, *end;
 	double value, scale = 1;
-	const char *unit;
-	char *end;
 
-	/* strtod() takes signs, names and hexadecimal as well. */
-	if (!isdigit((unsigned char)*s) || (s[0] == '0' && (s[1] | 32) == 'x'))
+	end = decimal(s, &value);
+	if (!end)
 		return -EINVAL;
-	value = strtod(s, &end);
-	while (*end == ' ')
+	while (*end == ' ' && end[1])
 		end++;
 	unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
 	if (unit) {

@@ -17,8 +17,15 @@ struct text size_text(uint64_t bytes);
 /* "12345678 (11.8 MiB)"; below 1 KiB the number alone */
 struct text bytes_text(uint64_t bytes);
 
-/* Reads "4096", "512MiB", "1.5 GiB", "64k": units of 1024, with or without "iB". 0 or -EINVAL. */
+/*
+ * What users type. Numbers are decimal: no sign, no blank around them, no exponent. 0 or -EINVAL.
+ * Sizes: "4096", "512MiB", "1.5 GiB", "64k": units of 1024, with or without "iB".
+ */
 int size_parse(const char *s, uint64_t *bytes);
+/* "4": whole, and no more than 32 bits hold. */
+int count_parse(const char *s, uint32_t *n);
+/* "0.5" */
+int number_parse(const char *s, double *value);
 
 /* "2.31 GB/s" of @bytes in @ns; decimal units, as disks and links are sold. */
 struct text rate_text(uint64_t bytes, uint64_t ns);

@@ -68,9 +68,26 @@ int refused_device(int ret)
 	return refused(ret == -ENOENT || ret == -EOPNOTSUPP ? -ENODEV : ret);
 }
 
+/* The library's advice names calls of its own; here they are commands. */
+static const struct {
+	const char *call, *command;
+} advice[] = {
+	{ "pinion_device_add()", "pinion devices --add KEY" },
+};
+
 int refused(int ret)
 {
-	complain("%s", pinion_error());
+	const char *sentence = pinion_error();
+
+	for (size_t i = 0; i < sizeof(advice) / sizeof(advice[0]); i++) {
+		const char *at = strstr(sentence, advice[i].call);
+
+		if (at) {
+			complain("%.*s%s%s", (int)(at - sentence), sentence, advice[i].command, at + strlen(advice[i].call));
+			return exit_code_of(ret);
+		}
+	}
+	complain("%s", sentence);
 	return exit_code_of(ret);
 }
 

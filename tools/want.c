@@ -4,7 +4,6 @@
 #include "format.h"
 
 #include <pinion/pinion.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const struct argp_option options[] = {
@@ -18,8 +17,10 @@ static const struct argp_option options[] = {
 
 static void add_key(struct want *w, const char *key, struct argp_state *state)
 {
-	if (!strcmp(key, "auto"))
+	if (!strcmp(key, DEVICE_AUTO)) {
+		w->all = true;
 		return;
+	}
 	if (w->want.key_count == WANT_KEYS)
 		argp_error(state, "--on was given more than %d times", WANT_KEYS);
 	w->key[w->want.key_count++] = key;
@@ -29,14 +30,14 @@ static void finish(struct want *w, struct argp_state *state)
 {
 	if (!w->want.bytes && !w->want.units && !w->want.exclusive)
 		argp_error(state, "say what is needed: --need, --units or --exclusive");
+	if (w->all && w->want.key_count)
+		argp_error(state, "--on auto is every device that has a queue; it does not go with --on %s", w->key[0]);
 	w->want.keys = w->want.key_count ? w->key : NULL;
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct want *w = state->input;
-	unsigned long n;
-	char *end;
 
 	switch (key) {
 	case 'd':
@@ -47,10 +48,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			argp_error(state, "--need is a size like 512MiB, not '%s'", arg);
 		return 0;
 	case 'u':
-		n = strtoul(arg, &end, 10);
-		if (end == arg || *end || *arg == '-' || n > UINT32_MAX)
+		if (count_parse(arg, &w->want.units))
 			argp_error(state, "--units is a whole number, not '%s'", arg);
-		w->want.units = n;
 		return 0;
 	case ARGP_KEY_END:
 		finish(w, state);

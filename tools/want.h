@@ -5,11 +5,14 @@
 
 #include <argp.h>
 #include <pinion/pick.h>
+#include <stdbool.h>
 
 #define WANT_KEYS 64
+#define DEVICE_AUTO "auto" /* every device that has a queue; so no device can be called that */
 
 struct want {
 	struct pinion_want want;
+	bool all; /* DEVICE_AUTO was asked for by name */
 	const char *key[WANT_KEYS];
 };
 

@@ -165,6 +165,35 @@ def child_count(key, units):
     sys.stdin.read()
 
 
+class ReservationInfo(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("key", ctypes.c_char * 64), ("generation", ctypes.c_uint64),
+                ("bytes", ctypes.c_uint64), ("units", ctypes.c_uint32), ("exclusive", ctypes.c_bool)]
+
+
+def child_add(n):
+    """Adds devices d0, d1, ... that nobody counts on."""
+    lib, ctx = open_library()
+    device = ctypes.c_void_p()
+    for i in range(int(n)):
+        if lib.pinion_device_add(ctx, f"d{i}".encode(), None, ctypes.byref(device)):
+            sys.exit(lib.pinion_error().decode())
+    say("added")
+
+
+def child_adopt():
+    """Adopts the claim that `run` left open, closes what it was given, says what the claim is, and holds it until stdin ends."""
+    lib, ctx = open_library()
+    lib.pinion_reservation_adopt.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p)]
+    lib.pinion_reservation_info.argtypes = [ctypes.c_void_p, ctypes.POINTER(ReservationInfo)]
+    claim, info = ctypes.c_void_p(), ReservationInfo(ctypes.sizeof(ReservationInfo))
+    fd = int(os.environ["PINION_CLAIM_FD"])
+    if lib.pinion_reservation_adopt(ctx, fd, ctypes.byref(claim)) or lib.pinion_reservation_info(claim, ctypes.byref(info)):
+        sys.exit(lib.pinion_error().decode())
+    os.close(fd)
+    say(f"{os.getpid()} {info.key.decode()} {info.bytes} {info.units}")
+    sys.stdin.read()
+
+
 # ---- what a test works with ----------------------------------------------------------------------------------------------
 
 class Case:
@@ -923,14 +952,125 @@ def devices_are_added_listed_and_removed(c):
     rows = json.loads(c.run("devices", "--json")[0])
     row = [r for r in rows if r["key"] == "gpu:0"][0]
     assert sorted(row) == sorted(["key", "generation", "budget", "reserved", "capacity", "reserved_units", "claims", "pending",
-                                  "sessions"]), row
+                                  "sessions", "numa", "backends"]), row
     assert row["budget"] == 1 << 30 and row["capacity"] == 4 and row["claims"] == 0, row
-    assert re.search(r"^gpu:0 +1024 MiB +0 B +1024 MiB +4 +0 +0 +0 +0$", c.run("devices")[0], re.M)
+    assert row["numa"] is None and row["backends"] == [], row
+    assert re.search(r"^gpu:0 +- +1024 MiB +0 B +1024 MiB +4 +0 +0 +0 +0 +-$", c.run("devices")[0], re.M)
     c.run("devices", "--remove", "gpu:0")
     assert "gpu:0" not in c.run("devices")[0]
-    c.run("devices", "--remove", "gpu:0", code=1)
+    # A device that is not there is one exit code, whoever asks for it.
+    c.run("devices", "--remove", "gpu:0", code=3)
+    c.run("pick", "--on", "gpu:0", "--need", "1", code=3)
     c.run("devices", "--budget", "1", code=2)
     c.run("devices", "--add", "x", "--budget", "-1", code=2)
+
+
+def host_nodes():
+    try:
+        with open("/sys/devices/system/node/has_memory", encoding="ascii") as f:
+            return f.read().strip()
+    except FileNotFoundError:
+        return None
+
+
+@test
+def devices_that_are_always_there_are_listed_unused(c):
+    rows = {r["key"]: r for r in json.loads(c.run("devices", "--json")[0])}
+    assert set(rows) == {"hostio", "cpu", "reference"}, rows
+    for row in rows.values():
+        assert row["numa"] == host_nodes() and row["backends"] == ["cpu"], row
+    # A device without a queue has no number in flight, not even 0.
+    assert [rows[key]["pending"] for key in ("hostio", "cpu", "reference")] == [0, None, None], rows
+    nodes = re.escape(host_nodes() or "-")
+    assert re.search(rf"^cpu +{nodes} +- +0 B +- +- +0 +0 +- +0 +cpu$", c.run("devices")[0], re.M)
+    assert [d["key"] for d in json.loads(c.run("top", "--json")[0])["devices"]] == ["hostio"]
+
+
+@test
+def looking_at_devices_makes_none_give_way(c):
+    child = c.child("add", "62")
+    assert hear(child) == "added" and child.wait(timeout=WAIT_S) == 0
+    rows = json.loads(c.run("top", "--json")[0])["devices"] + json.loads(c.run("devices", "--json")[0])
+    keys = [r["key"] for r in rows]
+    # The table has room for two more.
+    assert {*(f"d{i}" for i in range(62)), "hostio", "cpu"} == set(keys), keys
+
+
+def with_files_over(c, cover, *args):
+    """What pinion prints where each file of @cover, a dictionary, has the text that is said there."""
+    mounts = []
+    for i, (path, text) in enumerate(cover.items()):
+        with open(c.path(f"over{i}"), "w", encoding="ascii") as f:
+            f.write(text)
+        mounts.append(f"mount --bind {c.path(f'over{i}')} {path} || exit 77")
+    p = subprocess.run(["unshare", "-m", "sh", "-c", "\n".join(mounts) + '\nexec "$@"', "sh", PINION, *args], env=c.env,
+                       capture_output=True, timeout=WAIT_S)
+    if p.returncode == 77 or b"unshare failed" in p.stderr:
+        raise Skip("needs a mount namespace of its own")
+    assert p.returncode == 0, p.stderr
+    return p.stdout.decode()
+
+
+@test
+def nodes_of_devices_are_the_kernels(c):
+    there = sorted(glob.glob("/sys/bus/pci/devices/*/numa_node"))
+    if not there or host_nodes() is None:
+        raise Skip("this kernel has no nodes or no PCI devices")
+    address = there[0].split("/")[-2]
+    on_node = (f"gpu:{address}", f"gpu:{address.upper()}", address)
+    for key in (*on_node, "gpu:1" + address, "gpu:" + address[1:], address + "/0", "gpu:ffff:ff:1f.7"):
+        c.run("devices", "--add", key)
+    for node in ("3", "-1"):
+        cover = {os.path.realpath(there[0]): node + "\n", "/sys/devices/system/node/has_memory": "0,2-3\n"}
+        rows = {r["key"]: r["numa"] for r in json.loads(with_files_over(c, cover, "devices", "--json"))}
+        for key, numa in rows.items():
+            want = "0,2-3" if key in ("hostio", "cpu", "reference") else "3" if key in on_node and node == "3" else None
+            assert numa == want, (key, numa, want)
+
+
+@test
+def what_a_device_cannot_be_is_said(c):
+    for key in ("hostio", "cpu", "reference"):
+        for option in ("--budget", "--capacity"):
+            err = c.run("devices", "--add", key, option, "1", code=2)[1]
+            assert f"'{key}' is a device of pinion's own" in err, err
+        c.run("devices", "--add", key)
+    err = c.run("devices", "--add", "auto", code=2)[1]
+    assert "--on auto is every device" in err, err
+    c.run("devices", "--add", "d0", "--capacity", "2")
+    for args in (["--on", "auto", "--on", "d0"], ["--on", "d0", "--on", "auto"]):
+        for command in ("pick", "run"):
+            err = c.run(command, *args, "--units", "1", "--", *(["true"] if command == "run" else []), code=2)[1]
+            assert "does not go with --on d0" in err, err
+    assert c.run("pick", "--on", "auto", "--on", "auto", "--units", "1")[0] in ("d0\n", "hostio\n")
+
+
+@test
+def advice_is_what_to_type(c):
+    for args in (["pick", "--on", "nope", "--need", "1"], ["run", "--on", "nope", "--need", "1", "--", "true"],
+                 ["devices", "--remove", "nope"]):
+        err = c.run(*args, code=3)[1]
+        assert "no device has the key 'nope'; add it with pinion devices --add KEY\n" in err and "()" not in err, err
+
+
+@test
+def numbers_have_no_sign_and_no_blanks(c):
+    c.run("devices", "--add", "d0", "--capacity", "2", "--budget", "1 GiB")
+    for bad in (" -18446744073709551615", " 1", "1 ", "+1", "-1", "0x1", "1e0", "", " ", "\t1", "nan", "inf"):
+        for args in (["pick", "--on", "d0", "--units", bad], ["pick", "--on", "d0", "--need", bad],
+                     ["devices", "--add", "d1", "--capacity", bad], ["devices", "--add", "d1", "--budget", bad],
+                     ["doctor", "--for", bad], ["top", "--once", "--interval", bad]):
+            out, err = c.run(*args, code=2)
+            assert out == "" and f"'{bad}'" in err, (args, out, err)
+    for bad in ("1.5", "4294967296", "99999999999999999999"):
+        c.run("pick", "--on", "d0", "--units", bad, code=2)
+        c.run("devices", "--add", "d1", "--capacity", bad, code=2)
+    assert "d1" not in c.run("devices")[0]
+    for good in ("1", "1.5K", "1.5 KiB", "1 M", "4096B"):
+        c.run("pick", "--on", "d0", "--need", good)
+    c.run("devices", "--add", "d2", "--capacity", "4294967295")
+    assert device(c, "d2")["capacity"] == 4294967295
+    c.run("top", "--once", "--interval", "0.5")
 
 
 @test
@@ -969,6 +1109,24 @@ def run_claims_and_counts_for_the_life_of_a_command(c):
     for absent in ("nope", "metal"):
         c.run("pick", "--on", absent, "--need", "1", code=3)
         c.run("run", "--on", absent, "--need", "1", "--", "true", code=3)
+
+
+@test
+def a_command_adopts_the_claim_it_runs_with(c):
+    def claims():
+        return [r for r in json.loads(c.run("devices", "--json")[0]) if r["key"] == "gpu:0"][0]["claims"]
+
+    c.run("devices", "--add", "gpu:0", "--budget", "1GiB", "--capacity", "4")
+    p = c.start("run", "--on", "gpu:0", "--need", "768MiB", "--units", "3", "--", sys.executable, os.path.abspath(__file__),
+                "--child", "adopt", stdin=subprocess.PIPE)
+    said = hear(p).split()
+    assert said[1:] == ["gpu:0", str(768 << 20), "3"], (said, p.stderr.read() if p.poll() is not None else "")
+    # Now the one who adopted it is alone with it.
+    p.kill()
+    p.wait()
+    assert claims() == 1
+    kill_process(int(said[0]))
+    c.until("the claim ends", lambda: claims() == 0)
 
 
 @test
@@ -1072,7 +1230,7 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
-        {"attach": child_attach, "count": child_count}[sys.argv[2]](*sys.argv[3:])
+        {"add": child_add, "adopt": child_adopt, "attach": child_attach, "count": child_count}[sys.argv[2]](*sys.argv[3:])
         sys.exit(0)
     if len(sys.argv) < 2:
         sys.exit(__doc__.splitlines()[0])
