@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "rundir.h"
 
+#include "deadline.h"
 #include "error.h"
 
 #include <errno.h>
@@ -11,6 +12,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define LOCK_PATIENCE_NS INT64_C(2000000000)
 
 /* Opens @path when it is ours alone. */
 static int open_ours(const char *path)
@@ -98,32 +101,63 @@ static void watch_forks(void)
 	pthread_atfork(fork_prepare, fork_done, fork_done);
 }
 
+/* Who is in the section, 0: nobody any more. */
+static pid_t lock_holder(int fd)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	return !fcntl(fd, F_GETLK, &lock) && lock.l_type != F_UNLCK ? lock.l_pid : 0;
+}
+
+/*
+ * The sections are short, so one process that stays in its own for LOCK_PATIENCE_NS is stopped, and all would hang with it: 0;
+ * its pid; or -errno. Many that come and go are waited for.
+ */
+static int lock_wait(int fd)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	int64_t since = deadline_now();
+	pid_t holder = 0, now;
+
+	while (fcntl(fd, F_SETLK, &lock)) {
+		if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+			return -errno;
+		now = lock_holder(fd);
+		if (now != holder)
+			since = deadline_now();
+		holder = now;
+		if (holder && deadline_now() - since > LOCK_PATIENCE_NS)
+			return holder;
+		nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
 int rundir_lock(struct rundir *rundir, int *lock_fd)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	int fd, err;
+	int fd, ret;
 
 	pthread_once(&once, watch_forks);
 	pthread_mutex_lock(&lock_turn);
 	fd = openat(rundir->fd, ".lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0) {
-		err = errno;
+		ret = -errno;
 		goto err_turn;
 	}
-	while (fcntl(fd, F_SETLKW, &lock)) {
-		err = errno;
-		if (err != EINTR)
-			goto err_close;
+	ret = lock_wait(fd);
+	if (!ret) {
+		*lock_fd = fd;
+		return 0;
 	}
-	*lock_fd = fd;
-	return 0;
-
-err_close:
 	close(fd);
 err_turn:
 	pthread_mutex_unlock(&lock_turn);
-	return fail_errno(err, "locking %s/.lock", rundir->path);
+	if (ret > 0)
+		return fail(ETIMEDOUT, "process %d has held %s/.lock for 2 s: if it is stopped let it go on (kill -CONT %d), else end it",
+			    ret, rundir->path, ret);
+	return fail_errno(-ret, "locking %s/.lock", rundir->path);
 }
 
 void rundir_unlock(int lock_fd)

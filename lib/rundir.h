@@ -20,7 +20,8 @@ void rundir_close(struct rundir *rundir);
 /*
  * Keeps every other process of the user out of the short sections that create or replace files here. The kernel lets
  * go of it when the process dies, forked children notwithstanding (a POSIX record lock), so it is taken by one thread of
- * the process at a time and the lock file is opened nowhere else. Returns 0 or -errno.
+ * the process at a time and the lock file is opened nowhere else. Returns 0 or -errno: -ETIMEDOUT one process has been in
+ * there for 2 s.
  */
 int rundir_lock(struct rundir *rundir, int *lock_fd);
 void rundir_unlock(int lock_fd);

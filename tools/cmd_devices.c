@@ -23,7 +23,7 @@ static const struct argp_option options[] = {
 	{ .name = "add", .key = 'a', .arg = "KEY", .doc = "Add a device; one that is there keeps its values" },
 	{ .name = "budget", .key = 'b', .arg = "SIZE", .doc = "With --add: bytes that may be claimed on it" },
 	{ .name = "capacity", .key = 'c', .arg = "UNITS", .doc = "With --add: units it works on at once" },
-	{ .name = "remove", .key = 'r', .arg = "KEY", .doc = "Remove a device that no other process counts on" },
+	{ .name = "remove", .key = 'r', .arg = "KEY", .doc = "Remove a device that no other process counts on and nobody has claimed" },
 	{ 0 },
 };
 

@@ -47,23 +47,33 @@ static void add_row(struct claims_sum *sum, const struct counter_claim *row)
 	}
 }
 
-/* Under head.lock: frees rows that nobody holds, sums those of the device. */
+/*
+ * Under head.lock: sums the claims on the device, clears rows of it that nobody holds, and finds a free one, COUNTER_CLAIMS:
+ * none. That a killed maker has left us the lock says nothing of its descriptors: the kernel gives robust locks on first and
+ * closes files later. So a row is free when nobody holds its byte, and not when it says that it is no claim, or lies behind those
+ * that were ever used.
+ */
 static void look(struct counts *c, const struct counts_device *dev, struct claims_sum *sum, uint32_t *free_row)
 {
 	struct counter_file *f = c->file;
 
 	*sum = (struct claims_sum){ 0 };
-	*free_row = f->head.claims_used;
-	for (uint32_t k = f->head.claims_used; k-- > 0;) {
-		struct counter_claim *claim = &f->claim[k];
+	*free_row = COUNTER_CLAIMS;
+	for (uint32_t k = 0; k < COUNTER_CLAIMS; k++) {
+		bool used = k < f->head.claims_used, ours = used && f->claim[k].generation == dev->generation;
 
-		if (claim->generation && !is_held(c, k))
-			__atomic_store_n(&claim->generation, 0, __ATOMIC_RELAXED);
-		if (!claim->generation)
-			*free_row = k;
-		if (claim->generation != dev->generation)
+		if (!ours && *free_row < COUNTER_CLAIMS) {
+			if (!used)
+				break;
 			continue;
-		add_row(sum, claim);
+		}
+		if (!is_held(c, k)) {
+			if (used)
+				__atomic_store_n(&f->claim[k].generation, 0, __ATOMIC_RELAXED);
+			*free_row = k < *free_row ? k : *free_row;
+		} else if (ours) {
+			add_row(sum, &f->claim[k]);
+		}
 	}
 }
 
@@ -96,23 +106,25 @@ static int check(const struct counts_device *dev, const struct claims_sum *sum, 
 	return 0;
 }
 
-/* A description of its own that holds row @k, placed at it, which is how whoever receives it knows which. */
-static int hold(struct counts *c, uint32_t k)
+/* A description of its own, for a claim. */
+static int open_description(const struct counts *c)
 {
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = row_offset(k), .l_len = 1 };
 	char path[64];
-	int fd, err;
+	int fd;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", c->fd);
 	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return fail_errno(errno, "opening the counter file for a claim");
-	if (fcntl(fd, F_OFD_SETLK, &lock) || lseek(fd, row_offset(k), SEEK_SET) < 0) {
-		err = errno;
-		close(fd);
-		return fail_errno(err, "locking a claim");
-	}
-	return fd;
+	return fd < 0 ? fail_errno(errno, "opening the counter file for a claim") : fd;
+}
+
+/* Has @fd hold row @k, placed at it, which is how whoever receives it knows which. */
+static int hold(int fd, uint32_t k)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = row_offset(k), .l_len = 1 };
+
+	if (fcntl(fd, F_OFD_SETLK, &lock) || lseek(fd, row_offset(k), SEEK_SET) < 0)
+		return fail_errno(errno, "locking a claim");
+	return 0;
 }
 
 /* The generation goes first and comes last, so that a reader never takes one claim's figures for another's. */
@@ -143,49 +155,66 @@ static void say_made(const struct counts_device *dev)
 	__atomic_store_n(&dev->entry->claims, dev->entry->claims + 1, __ATOMIC_RELEASE);
 }
 
-/* Under head.lock. */
-static int take_row(struct counts *c, uint32_t k, const struct counter_claim *want)
+/* Under head.lock. Rows that are passed over because they are held count as used from then on, and say that they are no claim. */
+static int take_row(struct counts *c, int fd, uint32_t k, const struct counter_claim *want)
 {
 	struct counter_file *f = c->file;
-	int fd, ret;
+	uint32_t used = f->head.claims_used;
+	int ret = 0;
 
 	if (k == COUNTER_CLAIMS)
 		return fail(EAGAIN, "%u claims stand, as many as the table holds", COUNTER_CLAIMS);
-	if (k == f->head.claims_used) {
-		ret = counter_room(c, &f->claim[k], sizeof(f->claim[k]));
-		if (ret)
-			return ret;
-	}
-	fd = hold(c, k);
-	if (fd < 0)
-		return fd;
+	if (k >= used)
+		ret = counter_room(c, &f->claim[used], (k + 1 - used) * sizeof(f->claim[k]));
+	if (!ret)
+		ret = hold(fd, k);
+	if (ret)
+		return ret;
+	for (uint32_t passed = used; passed < k; passed++)
+		__atomic_store_n(&f->claim[passed].generation, 0, __ATOMIC_RELAXED);
 	write_row(&f->claim[k], want);
-	if (k == f->head.claims_used)
+	if (k >= used)
 		__atomic_store_n(&f->head.claims_used, k + 1, __ATOMIC_RELEASE);
-	return fd;
+	return 0;
 }
 
-int counts_reserve(struct counts *c, const struct counts_device *dev, const struct counter_claim *want, uint64_t budget,
-		   uint32_t capacity)
+/* Under head.lock. */
+static int make_claim(struct counts *c, int fd, const struct counts_device *dev, const struct counter_claim *want,
+		      uint64_t budget, uint32_t capacity)
 {
 	struct claims_sum sum;
 	uint32_t k;
 	int ret;
 
-	counter_lock(&c->file->head.lock);
-	if (!counts_device_current(dev)) {
-		ret = fail(ESTALE, "the device with generation %llu was removed; find it again by its key",
-			   (unsigned long long)dev->generation);
-	} else {
-		look(c, dev, &sum, &k);
-		ret = check(dev, &sum, want, budget, capacity);
-		if (!ret) {
-			say_making(dev);
-			ret = take_row(c, k, want);
-			say_made(dev);
-		}
+	if (!counts_device_current(dev))
+		return fail(ESTALE, "the device with generation %llu was removed; find it again by its key",
+			    (unsigned long long)dev->generation);
+	look(c, dev, &sum, &k);
+	ret = check(dev, &sum, want, budget, capacity);
+	if (ret)
+		return ret;
+	say_making(dev);
+	ret = take_row(c, fd, k, want);
+	say_made(dev);
+	counter_note_use(c, dev->entry);
+	return ret;
+}
+
+int counts_reserve(struct counts *c, const struct counts_device *dev, const struct counter_claim *want, uint64_t budget,
+		   uint32_t capacity)
+{
+	int ret, fd = open_description(c);
+
+	if (fd < 0)
+		return fd;
+	ret = counter_lock(c);
+	if (!ret) {
+		ret = make_claim(c, fd, dev, want, budget, capacity);
+		counter_unlock(c);
 	}
-	counter_unlock(&c->file->head.lock);
+	if (!ret)
+		return fd;
+	close(fd);
 	return ret;
 }
 
@@ -204,14 +233,11 @@ static bool read_row(const struct counts *c, uint32_t k, uint64_t generation, st
 	return __atomic_load_n(&claim->generation, __ATOMIC_RELAXED) == generation;
 }
 
-bool counts_is_claimed(const struct counts *c, uint64_t generation, int32_t but)
+bool counts_is_claimed(const struct counts *c, uint64_t generation)
 {
-	for (uint32_t k = 0; k < c->file->head.claims_used && k < COUNTER_CLAIMS; k++) {
-		const struct counter_claim *claim = &c->file->claim[k];
-
-		if (claim->generation == generation && claim->pid != but && is_held(c, k))
+	for (uint32_t k = 0; k < c->file->head.claims_used && k < COUNTER_CLAIMS; k++)
+		if (c->file->claim[k].generation == generation && is_held(c, k))
 			return true;
-	}
 	return false;
 }
 
@@ -297,18 +323,21 @@ int counts_claim_of(struct counts *c, int fd, struct counter_claim *claim)
 	off_t first = row_offset(0), at = lseek(fd, 0, SEEK_CUR);
 	struct stat ours, theirs;
 	uint32_t k;
+	int ret;
 
 	if (at < 0 || fstat(c->fd, &ours) || fstat(fd, &theirs) || ours.st_dev != theirs.st_dev || ours.st_ino != theirs.st_ino)
 		return fail(EINVAL, "descriptor %d is no claim of this runtime directory", fd);
 	k = (at - first) / sizeof(struct counter_claim);
 	if (at < first || (at - first) % sizeof(struct counter_claim) || k >= COUNTER_CLAIMS)
 		return fail(EINVAL, "descriptor %d is no claim", fd);
-	counter_lock(&c->file->head.lock);
+	ret = counter_lock(c);
+	if (ret)
+		return ret;
 	/* By this very one: a descriptor of the file that is only placed there would leave the claim to its true holder. */
 	if (k >= c->file->head.claims_used || !is_held(c, k) || is_held_besides(fd, k))
 		claim->generation = 0;
 	else
 		*claim = c->file->claim[k];
-	counter_unlock(&c->file->head.lock);
+	counter_unlock(c);
 	return claim->generation ? 0 : fail(EINVAL, "descriptor %d is no claim that stands", fd);
 }

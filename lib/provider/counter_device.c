@@ -7,7 +7,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 static int check_key(const char *key)
 {
@@ -63,22 +62,32 @@ static bool in_use(struct counts *c, uint32_t index, uint32_t mine)
 	return false;
 }
 
-/* Under head.lock: a place of the table for a new device; one that nobody living counts on or has claimed gives way when it is full. */
+void counter_note_use(struct counts *c, struct counter_device *entry)
+{
+	entry->used = ++c->file->head.uses;
+}
+
+/*
+ * Under head.lock: a place of the table for a new device. When it is full, of the devices that nobody living counts on and nobody
+ * has claimed the one gives way of which no use was made for the longest. Who merely has a handle is not known here.
+ */
 static int find_place(struct counts *c, uint32_t *index)
 {
+	const struct counter_device *dev = c->file->device;
+	uint32_t idle = COUNTER_DEVICES;
+
 	for (uint32_t d = 0; d < COUNTER_DEVICES; d++) {
-		if (!c->file->device[d].generation) {
+		if (!dev[d].generation) {
 			*index = d;
 			return 0;
 		}
+		if (idle < COUNTER_DEVICES && dev[idle].used < dev[d].used)
+			continue;
+		if (!in_use(c, d, COUNTER_SLOTS) && !counts_is_claimed(c, dev[d].generation))
+			idle = d;
 	}
-	for (uint32_t d = 0; d < COUNTER_DEVICES; d++) {
-		if (!in_use(c, d, COUNTER_SLOTS) && !counts_is_claimed(c, c->file->device[d].generation, 0)) {
-			*index = d;
-			return 0;
-		}
-	}
-	return fail(ENOSPC, "the table holds %u devices, all in use; remove one", COUNTER_DEVICES);
+	*index = idle;
+	return idle < COUNTER_DEVICES ? 0 : fail(ENOSPC, "the table holds %u devices, all in use; remove one", COUNTER_DEVICES);
 }
 
 /* Under head.lock: takes the device's lanes from every slot; the lanes stay unused until their owner closes. */
@@ -133,12 +142,15 @@ int counts_device_add(struct counts *c, const char *key, const struct pinion_dev
 {
 	int ret = check_key(key);
 
+	if (!ret)
+		ret = counter_lock(c);
 	if (ret)
 		return ret;
-	counter_lock(&c->file->head.lock);
 	if (!lookup(c, key, out))
 		ret = add_new(c, key, opts, has_queue, out);
-	counter_unlock(&c->file->head.lock);
+	if (!ret)
+		counter_note_use(c, out->entry);
+	counter_unlock(c);
 	return ret;
 }
 
@@ -147,19 +159,24 @@ int counts_device_find(struct counts *c, const char *key, struct counts_device *
 	bool found;
 	int ret = check_key(key);
 
+	if (!ret)
+		ret = counter_lock(c);
 	if (ret)
 		return ret;
-	counter_lock(&c->file->head.lock);
 	found = lookup(c, key, out);
-	counter_unlock(&c->file->head.lock);
+	if (found)
+		counter_note_use(c, out->entry);
+	counter_unlock(c);
 	return found ? 0 : fail(ENOENT, "no device has the key '%s'; add it with pinion_device_add()", key);
 }
 
 int counts_device_at(struct counts *c, uint32_t i, struct counts_device *out, char key[PINION_KEY_MAX + 1])
 {
-	int ret = -ENOENT;
+	int ret = counter_lock(c);
 
-	counter_lock(&c->file->head.lock);
+	if (ret)
+		return ret;
+	ret = -ENOENT;
 	for (uint32_t d = 0; d < COUNTER_DEVICES; d++) {
 		if (c->file->device[d].generation && i-- == 0) {
 			describe(c, d, out);
@@ -169,15 +186,17 @@ int counts_device_at(struct counts *c, uint32_t i, struct counts_device *out, ch
 			break;
 		}
 	}
-	counter_unlock(&c->file->head.lock);
+	counter_unlock(c);
 	return ret ? fail(ENOENT, "there are no more devices") : 0;
 }
 
 int counts_device_next(struct counts *c, uint32_t *place, struct counts_device *out, char key[PINION_KEY_MAX + 1])
 {
 	uint32_t d = *place;
+	int ret = counter_lock(c);
 
-	counter_lock(&c->file->head.lock);
+	if (ret)
+		return ret;
 	while (d < COUNTER_DEVICES && !c->file->device[d].generation)
 		d++;
 	if (d < COUNTER_DEVICES) {
@@ -185,7 +204,7 @@ int counts_device_next(struct counts *c, uint32_t *place, struct counts_device *
 		memcpy(key, out->entry->key, PINION_KEY_MAX);
 		key[PINION_KEY_MAX] = 0;
 	}
-	counter_unlock(&c->file->head.lock);
+	counter_unlock(c);
 	*place = d + 1;
 	return d < COUNTER_DEVICES ? 0 : -ENOENT;
 }
@@ -198,18 +217,22 @@ static int stale(const struct counts_device *dev)
 
 int counts_device_remove(struct counts *c, const struct counts_device *dev)
 {
-	int ret = 0;
+	int ret = counter_lock(c);
 
-	counter_lock(&c->file->head.lock);
+	if (ret)
+		return ret;
 	if (!counts_device_current(dev))
 		ret = stale(dev);
 	else if (in_use(c, dev->index, c->slot))
 		ret = fail(EBUSY, "device '%s' is in use by another process; 'pinion top' shows which", dev->entry->key);
-	else if (counts_is_claimed(c, dev->generation, getpid()))
-		ret = fail(EBUSY, "device '%s' is claimed by another process; 'pinion devices' shows how much", dev->entry->key);
+	else if (counts_is_claimed(c, dev->generation))
+		ret = fail(EBUSY,
+			   "claims stand on device '%s', and who holds them is not known: free them first; 'pinion devices' "
+			   "shows how much",
+			   dev->entry->key);
 	else
 		clear_device(c, dev->index);
-	counter_unlock(&c->file->head.lock);
+	counter_unlock(c);
 	return ret;
 }
 
@@ -229,27 +252,28 @@ static uint32_t sibling_epoch(struct counts *c, uint32_t index)
 static uint32_t choose_lane(const struct counts *c)
 {
 	uint32_t from = c->slot % PINION_LANES;
-	uint64_t after = c->free_lanes >> from << from;
+	uint64_t free_lanes = __atomic_load_n(&c->free_lanes, __ATOMIC_ACQUIRE), after = free_lanes >> from << from;
 
-	return __builtin_ctzll(after ? after : c->free_lanes);
+	return __builtin_ctzll(after ? after : free_lanes);
 }
 
 int counts_lane_attach(struct counts *c, const struct counts_device *dev, bool shared, uint32_t *lane)
 {
 	struct counter_file *f = c->file;
 	struct pinion_counter_page *page = &f->page[c->slot];
-	int ret = 0;
+	int ret = counter_lock(c);
 
-	counter_lock(&f->head.lock);
+	if (ret)
+		return ret;
 	if (!counts_device_current(dev)) {
 		ret = stale(dev);
 	} else if (!dev->has_queue) {
 		ret = fail(ENODATA, "device '%s' is synchronous and has no queue to count", dev->entry->key);
-	} else if (!c->free_lanes) {
+	} else if (!__atomic_load_n(&c->free_lanes, __ATOMIC_ACQUIRE)) {
 		ret = fail(EAGAIN, "all %u lanes of this context are bound; open another context for more devices", PINION_LANES);
 	} else {
 		*lane = choose_lane(c);
-		c->free_lanes &= ~(UINT64_C(1) << *lane);
+		__atomic_and_fetch(&c->free_lanes, ~(UINT64_C(1) << *lane), __ATOMIC_RELAXED);
 		/* A thread of the slot's dead owner may have run a moment longer than the owner word said. */
 		pinion_lane_retire(&page->lane[*lane]);
 		pinion_lane_control(page, *lane)->armed = 0;
@@ -260,25 +284,19 @@ int counts_lane_attach(struct counts *c, const struct counts_device *dev, bool s
 			__atomic_or_fetch(&f->facts[c->slot].shared, UINT64_C(1) << *lane, __ATOMIC_RELAXED);
 		__atomic_or_fetch(&f->lanes[dev->index][c->slot], UINT64_C(1) << *lane, __ATOMIC_RELEASE);
 		__atomic_or_fetch(&dev->entry->slots[c->slot / 64], UINT64_C(1) << (c->slot % 64), __ATOMIC_RELEASE);
+		counter_note_use(c, dev->entry);
 		pinion_roster_bump(&f->head.seq);
 	}
-	counter_unlock(&f->head.lock);
+	counter_unlock(c);
 	return ret;
 }
 
 void counts_lanes_return(struct counts *c, uint64_t lanes)
 {
-	counter_lock(&c->file->head.lock);
-	c->free_lanes |= lanes;
-	counter_unlock(&c->file->head.lock);
+	__atomic_or_fetch(&c->free_lanes, lanes, __ATOMIC_RELEASE);
 }
 
 uint32_t counts_lanes_free(struct counts *c)
 {
-	uint32_t n;
-
-	counter_lock(&c->file->head.lock);
-	n = __builtin_popcountll(c->free_lanes);
-	counter_unlock(&c->file->head.lock);
-	return n;
+	return __builtin_popcountll(__atomic_load_n(&c->free_lanes, __ATOMIC_ACQUIRE));
 }

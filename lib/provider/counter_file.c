@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -31,12 +32,7 @@ static int recovered(pthread_mutex_t *lock, int err)
 	return err;
 }
 
-void counter_lock(pthread_mutex_t *lock)
-{
-	recovered(lock, pthread_mutex_lock(lock));
-}
-
-int counter_lock_until(pthread_mutex_t *lock, int64_t deadline_ns)
+int counter_mutex_lock(pthread_mutex_t *lock, int64_t deadline_ns)
 {
 	struct timespec ts = deadline_timespec(deadline_ns);
 
@@ -45,7 +41,7 @@ int counter_lock_until(pthread_mutex_t *lock, int64_t deadline_ns)
 	return -recovered(lock, pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &ts));
 }
 
-void counter_unlock(pthread_mutex_t *lock)
+void counter_mutex_unlock(pthread_mutex_t *lock)
 {
 	pthread_mutex_unlock(lock);
 }
@@ -59,6 +55,71 @@ void counter_mutex_init(pthread_mutex_t *lock)
 	pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
 	pthread_mutex_init(lock, &attr);
 	pthread_mutexattr_destroy(&attr);
+}
+
+/* ---- head.lock ----------------------------------------------------------------------------------------------------- */
+
+/* Time in which this process does not run, stopped or frozen with the holder, is one look at most. */
+#define LOOK_NS INT64_C(250000000)
+#define LOOKS	8
+
+/* The process that thread @tid is of, and its name; @tid itself where it cannot be seen from here. */
+static int process_of(int tid, char comm[16])
+{
+	char path[64], line[128];
+	int pid = tid;
+	FILE *status;
+
+	strcpy(comm, "?");
+	snprintf(path, sizeof(path), "/proc/%d/status", tid);
+	status = fopen(path, "re");
+	while (status && fgets(line, sizeof(line), status)) {
+		sscanf(line, "Name: %15[^\n]", comm);
+		if (sscanf(line, "Tgid: %d", &pid) == 1)
+			break;
+	}
+	if (status)
+		fclose(status);
+	return pid;
+}
+
+/* The lock's first word is the futex, which has the holder's thread id. */
+static int fail_held(const pthread_mutex_t *lock)
+{
+	int tid = __atomic_load_n((const int *)lock, __ATOMIC_RELAXED) & FUTEX_TID_MASK, pid;
+	char comm[16];
+
+	pid = process_of(tid, comm);
+	return fail(ETIMEDOUT,
+		    "process %d (%s) has held the counter file's lock for 2 s, and all who open a context, find a device or "
+		    "claim wait for it: if it is stopped let it go on (kill -CONT %d), else end it",
+		    pid, comm, pid);
+}
+
+int counter_lock(struct counts *c)
+{
+	struct counter_head *head = &c->file->head;
+	int ret = -ETIMEDOUT;
+
+	for (int looks = 0; ret == -ETIMEDOUT && looks < LOOKS; looks++) {
+		uint32_t turns = __atomic_load_n(&head->turns, __ATOMIC_RELAXED);
+
+		ret = counter_mutex_lock(&head->lock, deadline_now() + LOOK_NS);
+		if (__atomic_load_n(&head->turns, __ATOMIC_RELAXED) != turns)
+			looks = -1;
+	}
+	if (!ret)
+		__atomic_store_n(&head->turns, head->turns + 1, __ATOMIC_RELAXED);
+	else if (ret == -ETIMEDOUT)
+		fail_held(&head->lock);
+	else
+		fail_errno(-ret, "the counter file's lock");
+	return ret;
+}
+
+void counter_unlock(struct counts *c)
+{
+	counter_mutex_unlock(&c->file->head.lock);
 }
 
 /* ---- the file ------------------------------------------------------------------------------------------------------ */

@@ -49,8 +49,10 @@ struct counter_head {
 	uint64_t generation; /* the last one given to a device or a slot */
 	uint32_t slots_used;  /* slots below this have their blocks */
 	uint32_t claims_used; /* and claims */
+	uint32_t turns;	      /* how often the lock was taken: who waits sees whether others get it */
 	_Alignas(PINION_LINE_BYTES) __u64 seq;
-	char pad[4096 - 136];
+	_Alignas(PINION_LINE_BYTES) uint64_t uses; /* the last number of a use of a device, under lock; readers look at the line above */
+	char pad[4096 - 200];
 };
 
 struct counter_device {
@@ -63,7 +65,8 @@ struct counter_device {
 	uint32_t wake;	    /* futex: flushers sleep here */
 	uint32_t has_queue; /* 0: a synchronous device, nothing is ever counted on it */
 	uint32_t claims;    /* moves when one is made on it, odd meanwhile; a claim that ends moves nothing here */
-	char pad[16];
+	uint64_t used;	    /* the number of its last use: added, found, counted on, claimed on; under lock */
+	char pad[8];
 	uint64_t slots[COUNTER_SLOTS / 64]; /* which slots have a lane for it */
 };
 
@@ -125,7 +128,7 @@ struct counts {
 	struct counter_robust robust;
 	int32_t owner_tid;
 	uint32_t leave;		/* futex: tells the owner thread to give the slot up */
-	uint64_t free_lanes;	 /* of this slot's page, under head.lock */
+	uint64_t free_lanes;	/* of this slot's page: taken under head.lock, given back at any time */
 	uint32_t lanes_promised; /* of them, those kept back for shared lanes; the work room's, under its lock */
 };
 
@@ -138,10 +141,16 @@ void counts_close(struct counts *c);
 /* The owner's slot and generation name a living context, in a record that outlives it. */
 bool counts_slot_alive(struct counts *c, uint32_t slot, uint64_t generation);
 
-/* counter_file.c, for the others: the robust mutexes. A dead holder's is made consistent; what it left is safe. */
-void counter_lock(pthread_mutex_t *lock);
-int counter_lock_until(pthread_mutex_t *lock, int64_t deadline_ns);
-void counter_unlock(pthread_mutex_t *lock);
+/*
+ * counter_file.c, for the others: head.lock. A dead holder's is made consistent; what it left is safe. A holder that is stopped
+ * cannot be got past: -ETIMEDOUT, and the sentence says which process it is, when the same turn lasts for 2 s.
+ */
+int counter_lock(struct counts *c);
+void counter_unlock(struct counts *c);
+
+/* The other robust mutexes. */
+int counter_mutex_lock(pthread_mutex_t *lock, int64_t deadline_ns);
+void counter_mutex_unlock(pthread_mutex_t *lock);
 void counter_mutex_init(pthread_mutex_t *lock);
 int counter_room(struct counts *c, const void *from, size_t bytes);
 
@@ -173,6 +182,9 @@ int counts_device_at(struct counts *c, uint32_t i, struct counts_device *out, ch
  */
 int counts_device_next(struct counts *c, uint32_t *place, struct counts_device *out, char key[PINION_KEY_MAX + 1]);
 int counts_device_remove(struct counts *c, const struct counts_device *dev);
+
+/* Under head.lock: notes that somebody made use of the device just now. */
+void counter_note_use(struct counts *c, struct counter_device *entry);
 
 /* Binds a free lane of this slot to @dev; @shared is recorded for readers. -EAGAIN none is free; -ESTALE. */
 int counts_lane_attach(struct counts *c, const struct counts_device *dev, bool shared, uint32_t *lane);
@@ -209,12 +221,15 @@ struct claims_sum {
 	int32_t most_pid;
 };
 
-/* Makes @want stand if it fits beside the others: a descriptor, the caller's; -ENOSPC; -EBUSY; -EAGAIN; -ESTALE. */
+/* Makes @want stand if it fits beside the others: a descriptor, the caller's; -ENOSPC; -EBUSY; -EAGAIN; -ESTALE; -ETIMEDOUT. */
 int counts_reserve(struct counts *c, const struct counts_device *dev, const struct counter_claim *want, uint64_t budget,
 		   uint32_t capacity);
 
-/* Under head.lock: whether a claim stands on the device of that generation that process @but (0: any) did not make. */
-bool counts_is_claimed(const struct counts *c, uint64_t generation, int32_t but);
+/*
+ * Under head.lock: whether a claim stands on the device of that generation. Who holds it cannot be told: descriptors are passed
+ * on and inherited, and the kernel does not say to whom.
+ */
+bool counts_is_claimed(const struct counts *c, uint64_t generation);
 
 void counts_claims(struct counts *c, const struct counts_device *dev, struct claims_sum *sum);
 

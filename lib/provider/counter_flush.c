@@ -152,11 +152,11 @@ static int flush_slot(struct drain *d, uint64_t *lost)
 	d->seen = 0;
 	if (!drain_alive(d))
 		return 0;
-	ret = counter_lock_until(&facts->flush_lock, d->deadline_ns);
+	ret = counter_mutex_lock(&facts->flush_lock, d->deadline_ns);
 	if (ret)
 		return fail(-ret, "another flush of the same process is still waiting");
 	ret = drain_session(d);
-	counter_unlock(&facts->flush_lock);
+	counter_mutex_unlock(&facts->flush_lock);
 	if (ret == 1) {
 		*lost += drain_lost(d);
 		ret = 0;

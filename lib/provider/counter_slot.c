@@ -106,8 +106,10 @@ static int owner_start(struct counts *c)
  * Takes every lane of @slot from its device: units that nobody will complete are reclaimed, words only grow. Between the
  * two stores of a lane and its device's figure a death loses the figure, never the count.
  */
-static void clear_lanes(struct counter_file *f, uint32_t slot)
+static void clear_lanes(struct counts *c, uint32_t slot)
 {
+	struct counter_file *f = c->file;
+
 	pinion_roster_bump(&f->head.seq);
 	for (uint32_t d = 0; d < COUNTER_DEVICES; d++) {
 		struct counter_device *dev = &f->device[d];
@@ -128,6 +130,7 @@ static void clear_lanes(struct counter_file *f, uint32_t slot)
 		if ((int64_t)(submitted - completed) > 0)
 			__atomic_add_fetch(&dev->reclaimed, submitted - completed, __ATOMIC_RELAXED);
 		__atomic_add_fetch(&dev->retired, submitted, __ATOMIC_RELAXED);
+		counter_note_use(c, dev);
 		counts_wake(dev);
 	}
 	/* A reading that found the lanes still there after the first bump must not add up half retired ones. */
@@ -150,7 +153,8 @@ static void read_comm(char comm[16])
 		close(fd);
 }
 
-static void write_facts(struct counts *c)
+/* What is read elsewhere was read before the lock was taken. */
+static void write_facts(struct counts *c, const char comm[16])
 {
 	struct counter_facts *facts = &c->file->facts[c->slot];
 	struct timespec now;
@@ -160,7 +164,7 @@ static void write_facts(struct counts *c)
 	facts->uid = getuid();
 	facts->shared = 0;
 	facts->since_ns = now.tv_sec * UINT64_C(1000000000) + now.tv_nsec;
-	read_comm(facts->comm);
+	memcpy(facts->comm, comm, sizeof(facts->comm));
 	c->slot_generation = ++c->file->head.generation;
 	__atomic_store_n(&facts->generation, c->slot_generation, __ATOMIC_RELEASE);
 }
@@ -183,7 +187,7 @@ static bool find_dead(struct counts *c, bool gone)
 		if (gone && word && !(kill(f->facts[s].pid, 0) && errno == ESRCH))
 			continue;
 		c->slot = s;
-		clear_lanes(f, s);
+		clear_lanes(c, s);
 		return true;
 	}
 	return false;
@@ -217,17 +221,21 @@ static int find_slot(struct counts *c)
 static int reserve(struct counts *c)
 {
 	struct counter_file *f = c->file;
+	char comm[16];
 	int ret;
 
-	counter_lock(&f->head.lock);
+	read_comm(comm);
+	ret = counter_lock(c);
+	if (ret)
+		return ret;
 	ret = find_slot(c);
 	if (!ret) {
 		memset(f->page[c->slot].control, 0, sizeof(f->page[c->slot].control));
-		write_facts(c);
+		write_facts(c, comm);
 		c->free_lanes = COUNTER_LANE_MASK;
 		__atomic_store_n(&f->owner[c->slot], promised_word(c), __ATOMIC_RELEASE);
 	}
-	counter_unlock(&f->head.lock);
+	counter_unlock(c);
 	return ret;
 }
 
@@ -252,13 +260,13 @@ int counter_slot_claim(struct counts *c)
 	return ret;
 }
 
+/* Where the lock is not to be had, who takes the slot over finds the lanes there and clears them, as after a death. */
 void counter_slot_leave(struct counts *c)
 {
-	struct counter_file *f = c->file;
-
-	counter_lock(&f->head.lock);
-	clear_lanes(f, c->slot);
-	counter_unlock(&f->head.lock);
+	if (!counter_lock(c)) {
+		clear_lanes(c, c->slot);
+		counter_unlock(c);
+	}
 	__atomic_store_n(&c->leave, 1, __ATOMIC_RELEASE);
 	futex_wake(&c->leave);
 	pthread_join(c->owner, NULL);

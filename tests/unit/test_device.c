@@ -216,6 +216,53 @@ START_TEST(the_table_holds_sixty_four_devices_in_use)
 }
 END_TEST
 
+/* Of what nobody counts on or has claimed, the one that nobody made use of for the longest; a handle alone keeps nothing. */
+START_TEST(what_is_idle_the_longest_gives_way)
+{
+	struct pinion_device_opts opts = { .size = sizeof(opts), .budget = 100 };
+	struct pinion_reserve_opts claim = { .size = sizeof(claim), .bytes = 1 };
+	struct pinion_reservation *r;
+	struct pinion_ticket ticket = { 0 };
+	struct pinion_context *ctx;
+	struct pinion_device *dev[64], *found = NULL;
+	char key[32];
+
+	own_dir();
+	ctx = context();
+	for (int i = 0; i < 64; i++) {
+		snprintf(key, sizeof(key), "dev-%d", i);
+		ck_ok(pinion_device_add(ctx, key, &opts, &dev[i]));
+	}
+	/* Use: 0 is found, 1 is added again, 2 was claimed, 3 is counted on, 4 is claimed. 5 is idle the longest, then 6. */
+	ck_ok(pinion_device_find(ctx, "dev-0", &found));
+	ck_ok(pinion_device_add(ctx, "dev-1", NULL, &found));
+	ck_ok(pinion_device_reserve(dev[2], &claim, &r));
+	pinion_reservation_free(r);
+	ck_ok(pinion_work_begin(dev[3], 1, &ticket));
+	ck_ok(pinion_work_end(&ticket));
+	ck_ok(pinion_device_reserve(dev[4], &claim, &r));
+	for (int more = 0; more < 2; more++) {
+		snprintf(key, sizeof(key), "more-%d", more);
+		ck_ok(pinion_device_add(ctx, key, NULL, &found));
+	}
+	for (int i = 0; i < 64; i++) {
+		struct pinion_device_info info = { .size = sizeof(info) };
+
+		ck_assert_int_eq(pinion_device_info(dev[i], &info), i == 5 || i == 6 ? -ESTALE : 0);
+	}
+	/* When all were, what is in use is left: all but two that are counted on or claimed. */
+	for (int more = 2; more < 200; more++) {
+		snprintf(key, sizeof(key), "more-%d", more);
+		ck_ok(pinion_device_add(ctx, key, NULL, &found));
+	}
+	ck_ok(pinion_device_find(ctx, "dev-3", &found));
+	ck_ok(pinion_device_find(ctx, "dev-4", &found));
+	ck_assert_int_eq(pinion_device_find(ctx, "dev-0", &found), -ENOENT);
+	pinion_reservation_free(r);
+	pinion_close(ctx);
+}
+END_TEST
+
 START_TEST(a_device_added_anew_is_another_one)
 {
 	struct pinion_context *ctx = context();
@@ -653,6 +700,7 @@ static Suite *suite(void)
 	suite_add_tcase(s, keys);
 	tcase_set_timeout(table, 30);
 	tcase_add_test(table, the_table_holds_sixty_four_devices_in_use);
+	tcase_add_test(table, what_is_idle_the_longest_gives_way);
 	tcase_add_test(table, a_device_added_anew_is_another_one);
 	tcase_add_test(table, removing_and_adding_does_not_use_a_context_up);
 	suite_add_tcase(s, table);

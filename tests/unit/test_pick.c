@@ -89,6 +89,32 @@ START_TEST(the_shorter_queue_wins)
 }
 END_TEST
 
+/* What was picked a moment ago has not begun. */
+START_TEST(units_that_are_claimed_count_like_units_in_flight)
+{
+	struct pinion_reserve_opts opts = { .size = sizeof(opts), .units = 4 };
+	struct pinion_reservation *claimed;
+	struct pinion_ticket t[3] = { 0 };
+
+	ck_ok(pinion_device_reserve(a, &opts, &claimed));
+	for (int i = 0; i < 10; i++) {
+		ck_assert_int_eq(pick_where(MIB, PINION_POLICY_CHAINED), 1);
+		ck_assert_int_eq(pick_where(MIB, PINION_POLICY_LEAST_INFLIGHT), 1);
+	}
+	/* Three in flight are fewer than four that are claimed, and more than two. */
+	for (int i = 0; i < 3; i++)
+		ck_ok(pinion_work_begin(b, 0, &t[i]));
+	ck_assert_int_eq(pick_where(MIB, PINION_POLICY_LEAST_INFLIGHT), 1);
+	pinion_reservation_free(claimed);
+	opts.units = 2;
+	ck_ok(pinion_device_reserve(a, &opts, &claimed));
+	ck_assert_int_eq(pick_where(MIB, PINION_POLICY_LEAST_INFLIGHT), 0);
+	for (int i = 0; i < 3; i++)
+		ck_ok(pinion_work_end(&t[i]));
+	pinion_reservation_free(claimed);
+}
+END_TEST
+
 START_TEST(where_it_does_not_fit_comes_before_where_the_queue_is_long)
 {
 	struct pinion_reservation *most;
@@ -259,6 +285,7 @@ static Suite *pick_suite(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_loop_test(tc, two_idle_equal_devices_get_five_hundred_of_a_thousand_picks_each, 0, 3);
 	tcase_add_test(tc, the_shorter_queue_wins);
+	tcase_add_test(tc, units_that_are_claimed_count_like_units_in_flight);
 	tcase_add_test(tc, where_it_does_not_fit_comes_before_where_the_queue_is_long);
 	tcase_add_test(tc, a_refusal_names_every_device_and_its_reason);
 	tcase_add_test(tc, what_fits_is_the_same_for_would_fit_select_and_pick);

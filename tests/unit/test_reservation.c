@@ -13,9 +13,28 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/*
+ * Claims are compiled here once more, so that a process can be killed or stopped in the middle of one: when it has locked its
+ * row, and nothing is written there. The library's other parts use them, because these come first.
+ */
+static off_t seek_row(int fd, off_t offset, int whence);
+#define lseek seek_row
+#include "../../lib/provider/counter_claim.c"
+#undef lseek
+
+#include "../context.h"
 #include "memory/share.h"
 
 #define BUDGET (UINT64_C(1) << 30)
+
+static int at_row; /* the signal that this process gets there; 0: none */
+
+static off_t seek_row(int fd, off_t offset, int whence)
+{
+	if (at_row && whence == SEEK_SET)
+		raise(at_row);
+	return lseek(fd, offset, whence);
+}
 
 static struct pinion_context *ctx;
 static struct pinion_device *dev;
@@ -97,6 +116,7 @@ END_TEST
 START_TEST(an_exclusive_claim_stands_alone)
 {
 	struct pinion_reservation *a, *none = NULL;
+	char line[128];
 
 	ck_ok(reserve(1, 0, false, &a));
 	ck_assert_int_eq(reserve(0, 0, true, &none), -EBUSY);
@@ -105,8 +125,12 @@ START_TEST(an_exclusive_claim_stands_alone)
 	ck_assert_int_eq(reserve(1, 0, false, &none), -EBUSY);
 	ck_assert_int_eq(reserve(0, 0, true, &none), -EBUSY);
 	ck_assert_ptr_nonnull(strstr(pinion_error(), "exclusively by process"));
+	pinion_reservation_describe(a, line, sizeof(line));
+	ck_assert_str_eq(line, "reservation of 0 bytes and 0 units on res-test, exclusive");
 	pinion_reservation_free(a);
 	ck_ok(reserve(1, 0, false, &a));
+	pinion_reservation_describe(a, line, sizeof(line));
+	ck_assert_str_eq(line, "reservation of 1 bytes and 0 units on res-test");
 	pinion_reservation_free(a);
 }
 END_TEST
@@ -236,33 +260,64 @@ START_TEST(a_claim_that_was_passed_on_survives_its_first_holder)
 }
 END_TEST
 
+/* Adopts what it gets, says so, and waits to be killed. */
+static void take_over(int sock)
+{
+	struct pinion_context *own;
+	struct pinion_reservation *r;
+	unsigned int n;
+	char byte;
+	int fd;
+
+	if (pinion_open(NULL, &own) || share_recv(sock, &byte, 1, &fd, 1, &n) != 1 || n != 1)
+		_exit(1);
+	if (pinion_reservation_adopt(own, fd, &r) || close(fd) || write(sock, "x", 1) != 1)
+		_exit(2);
+	pause();
+	_exit(0);
+}
+
+static void reap_killed(pid_t pid)
+{
+	int status;
+
+	kill(pid, SIGKILL);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFSIGNALED(status));
+}
+
+/* From the one who made it to another: the death of the first leaves it, that of the last frees it. */
 START_TEST(the_last_holders_death_frees_it_at_once)
 {
-	for (int i = 0; i < 50; i++) {
-		int ready[2];
+	for (unsigned int i = 0; i < test_rounds(50); i++) {
+		int sock[2], fd;
+		unsigned int n;
 		char byte;
-		pid_t pid;
+		pid_t first, last;
 
-		ck_assert_int_eq(pipe(ready), 0);
-		pid = fork();
-		if (pid == 0) {
-			struct pinion_context *own;
-			struct pinion_device *d;
-			struct pinion_reservation *r;
-
-			if (open_device(&own, &d) || reserve_on(d, BUDGET, 8, false, &r))
-				_exit(1);
-			if (write(ready[1], "x", 1) == 1)
-				pause();
-			_exit(0);
+		ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sock), 0);
+		first = fork();
+		if (first == 0)
+			hand_over(sock[1]);
+		ck_assert_int_eq(share_recv(sock[0], &byte, 1, &fd, 1, &n), 1);
+		close(sock[0]);
+		close(sock[1]);
+		ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sock), 0);
+		last = fork();
+		if (last == 0) {
+			close(fd);
+			take_over(sock[1]);
 		}
-		ck_assert_int_eq(read(ready[0], &byte, 1), 1);
-		ck_assert_uint_eq(reserved(NULL), BUDGET);
-		kill(pid, SIGKILL);
-		waitpid(pid, NULL, 0);
+		ck_ok(share_send(sock[0], "x", 1, &fd, 1));
+		close(fd);
+		ck_assert_int_eq(read(sock[0], &byte, 1), 1);
+		ck_assert_uint_eq(reserved(NULL), BUDGET / 2);
+		reap_killed(first);
+		ck_assert_uint_eq(reserved(NULL), BUDGET / 2);
+		reap_killed(last);
 		ck_assert_uint_eq(reserved(NULL), 0);
-		close(ready[0]);
-		close(ready[1]);
+		close(sock[0]);
+		close(sock[1]);
 	}
 }
 END_TEST
@@ -295,11 +350,21 @@ START_TEST(a_removed_device_leaves_the_claim_without_one)
 	struct pinion_device_opts opts = { .size = sizeof(opts), .budget = BUDGET };
 	struct pinion_reservation *r, *none = NULL;
 	struct pinion_device *gone, *again;
+	char line[128];
+	int null;
 
 	ck_ok(pinion_device_add(ctx, "res-gone", &opts, &gone));
 	ck_ok(reserve_on(gone, BUDGET, 0, false, &r));
+	/* While it stands the device does too. So it is closed behind the library. */
+	ck_assert_int_eq(pinion_device_remove(gone), -EBUSY);
+	null = open("/dev/null", O_RDWR);
+	ck_assert_int_eq(dup2(null, pinion_reservation_fd(r)), pinion_reservation_fd(r));
+	close(null);
 	ck_ok(pinion_device_remove(gone));
 	ck_assert_int_eq(pinion_reservation_info(r, &info), -ESTALE);
+	ck_assert_int_eq(pinion_reservation_device(r, &again), -ESTALE);
+	pinion_reservation_describe(r, line, sizeof(line));
+	ck_assert_str_eq(line, "reservation of a device that is gone");
 	ck_assert_int_eq(reserve_on(gone, 1, 0, false, &none), -ESTALE);
 	ck_ok(pinion_device_add(ctx, "res-gone", &opts, &again));
 	ck_ok(reserve_on(again, BUDGET, 0, false, &none));
@@ -349,6 +414,228 @@ START_TEST(a_device_that_is_claimed_stays)
 }
 END_TEST
 
+/* Who made it is not who holds it: neither the maker nor anybody else gets the budget a second time. */
+START_TEST(a_device_whose_claim_was_passed_on_is_not_removed_by_its_maker)
+{
+	struct pinion_device_opts opts = { .size = sizeof(opts), .budget = BUDGET };
+	struct pinion_reservation *r, *none = NULL;
+	struct pinion_device *passed;
+	int sock[2], fd;
+	char byte;
+	pid_t pid;
+
+	ck_ok(pinion_device_add(ctx, "res-passed", &opts, &passed));
+	ck_ok(reserve_on(passed, BUDGET, 0, false, &r));
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sock), 0);
+	pid = fork();
+	if (pid == 0) {
+		close(pinion_reservation_fd(r));
+		take_over(sock[1]);
+	}
+	fd = pinion_reservation_fd(r);
+	ck_ok(share_send(sock[0], "x", 1, &fd, 1));
+	ck_assert_int_eq(read(sock[0], &byte, 1), 1);
+	/* Both have it. */
+	ck_assert_int_eq(pinion_device_remove(passed), -EBUSY);
+	pinion_reservation_free(r);
+	/* The other one alone. */
+	ck_assert_int_eq(pinion_device_remove(passed), -EBUSY);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "claims stand on device 'res-passed'"));
+	ck_assert_int_eq(reserve_on(passed, 1, 0, false, &none), -ENOSPC);
+	reap_killed(pid);
+	ck_ok(pinion_device_remove(passed));
+}
+END_TEST
+
+/* ---- a process that dies or stops in the middle of a claim --------------------------------------------------------- */
+
+#define ROWS 8
+
+/* In another process: locks rows that are free or were never used, as one does that was killed and is not all gone. */
+static void keep_rows(int sock)
+{
+	int fd = open_description(ctx->counts);
+	char byte;
+
+	for (uint32_t k = 0; k < ROWS; k++)
+		if (hold(fd, k))
+			_exit(1);
+	if (write(sock, "x", 1) != 1 || read(sock, &byte, 1) != 1)
+		_exit(2);
+	_exit(0);
+}
+
+START_TEST(rows_of_who_is_not_all_gone_are_passed_over)
+{
+	struct pinion_reservation *r[ROWS];
+	uint32_t claims, used;
+	int sock[2], status;
+	char byte;
+	pid_t pid;
+
+	/* Some of the rows were used, and some were not. */
+	for (int i = 0; i < ROWS / 2; i++)
+		ck_ok(reserve(1, 0, false, &r[i]));
+	for (int i = 0; i < ROWS / 2; i++)
+		pinion_reservation_free(r[i]);
+	/* Who makes a claim clears the row first, and locks it then. */
+	for (uint32_t k = 0; k < ctx->counts->file->head.claims_used; k++)
+		ctx->counts->file->claim[k].generation = 0;
+	ck_assert_uint_lt(ctx->counts->file->head.claims_used, ROWS);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sock), 0);
+	pid = fork();
+	if (pid == 0)
+		keep_rows(sock[1]);
+	ck_assert_int_eq(read(sock[0], &byte, 1), 1);
+	for (int i = 0; i < ROWS; i++)
+		ck_ok(reserve(1, 0, false, &r[i]));
+	ck_assert_uint_eq(reserved(&claims), ROWS);
+	ck_assert_uint_eq(claims, ROWS);
+	for (int i = 0; i < ROWS; i++)
+		pinion_reservation_free(r[i]);
+	ck_assert_int_eq(write(sock[0], "x", 1), 1);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	/* And are used when it is gone. */
+	used = ctx->counts->file->head.claims_used;
+	ck_assert_uint_eq(used, 2 * ROWS);
+	for (int i = 0; i < ROWS; i++)
+		ck_ok(reserve(1, 0, false, &r[i]));
+	ck_assert_uint_eq(ctx->counts->file->head.claims_used, used);
+	for (uint32_t k = 0; k < ROWS; k++)
+		ck_assert_uint_ne(ctx->counts->file->claim[k].generation, 0);
+	for (int i = 0; i < ROWS; i++)
+		pinion_reservation_free(r[i]);
+}
+END_TEST
+
+#define HEFT (UINT64_C(128) << 20) /* what a victim has in memory, so that its end takes a while */
+
+static void claim_and_get(int sig)
+{
+	struct pinion_context *own;
+	struct pinion_device *d;
+	struct pinion_reservation *r;
+	char *heft = malloc(HEFT);
+
+	if (!heft || open_device(&own, &d))
+		_exit(1);
+	memset(heft, 1, HEFT);
+	at_row = sig;
+	reserve_on(d, 1, 0, false, &r);
+	at_row = 0;
+	pinion_close(own);
+	_exit(0);
+}
+
+/* Until the victim can be waited for others have its lock already, and its files are still open. */
+START_TEST(a_claim_is_made_while_one_that_was_killed_over_another_goes)
+{
+	for (unsigned int i = 0; i < test_rounds(10); i++) {
+		pid_t pid = fork(), gone;
+
+		if (pid == 0)
+			claim_and_get(SIGKILL);
+		do {
+			struct pinion_reservation *r;
+
+			gone = waitpid(pid, NULL, WNOHANG);
+			ck_ok(reserve(1, 0, false, &r));
+			pinion_reservation_free(r);
+		} while (!gone);
+		ck_assert_int_eq(gone, pid);
+		ck_assert_uint_eq(reserved(NULL), 0);
+	}
+}
+END_TEST
+
+static pid_t stopped_claimer(void)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0)
+		claim_and_get(SIGSTOP);
+	ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+	ck_assert(WIFSTOPPED(status));
+	return pid;
+}
+
+/* It cannot be got past, but it is said, and by which process, and everything goes on with it. */
+START_TEST(who_waits_for_a_stopped_process_is_told_which)
+{
+	struct pinion_context *other, *none = (void *)1;
+	struct pinion_reservation *r = (void *)1;
+	struct pinion_device *d = (void *)1;
+	struct pinion_device_info info = { .size = sizeof(info) };
+	struct pinion_ticket ticket = { 0 };
+	char cure[64];
+	uint32_t n;
+	int status;
+	pid_t pid;
+
+	ck_ok(pinion_open(NULL, &other));
+	pid = stopped_claimer();
+	snprintf(cure, sizeof(cure), "(kill -CONT %d)", pid);
+	ck_assert_int_eq(pinion_open(NULL, &none), -ETIMEDOUT);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), cure));
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "(test_reservatio)"));
+	ck_assert_ptr_eq(none, (void *)1);
+	ck_assert_int_eq(reserve(1, 0, false, &r), -ETIMEDOUT);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), cure));
+	ck_assert_ptr_eq(r, (void *)1);
+	ck_assert_int_eq(pinion_device_find(ctx, "res-test", &d), -ETIMEDOUT);
+	ck_assert_int_eq(pinion_device_add(ctx, "res-test", NULL, &d), -ETIMEDOUT);
+	ck_assert_int_eq(pinion_device_at(ctx, 0, &d), -ETIMEDOUT);
+	ck_assert_int_eq(pinion_device_remove(dev), -ETIMEDOUT);
+	ck_assert_int_eq(pinion_work_begin(dev, 1, &ticket), -ETIMEDOUT);
+	ck_assert_ptr_eq(d, (void *)1);
+	/* Who only looks does not wait. */
+	ck_ok(pinion_device_pending(dev, PINION_SCOPE_ALL, &n));
+	ck_ok(pinion_device_info(dev, &info));
+	pinion_close(other);
+	kill(pid, SIGCONT);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	ck_ok(pinion_open(NULL, &other));
+	ck_ok(reserve(1, 0, false, &r));
+	ck_ok(pinion_work_begin(dev, 1, &ticket));
+	ck_ok(pinion_work_end(&ticket));
+	pinion_reservation_free(r);
+	pinion_close(other);
+}
+END_TEST
+
+/* A lock that changes hands is waited for as long as it takes. It is not let go here, or the other might get it at once. */
+START_TEST(a_lock_that_others_get_is_waited_for)
+{
+	struct pinion_context *other, *own;
+	int status, sock[2];
+	char byte;
+	pid_t pid;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sock), 0);
+	pid = fork();
+	if (pid == 0) {
+		if (pinion_open(NULL, &own))
+			_exit(1);
+		if (counter_lock(own->counts) || write(sock[1], "x", 1) != 1)
+			_exit(2);
+		for (int turn = 0; turn < 16; turn++) {
+			usleep(200000);
+			__atomic_add_fetch(&own->counts->file->head.turns, 1, __ATOMIC_RELAXED);
+		}
+		counter_unlock(own->counts);
+		_exit(0);
+	}
+	ck_assert_int_eq(read(sock[0], &byte, 1), 1);
+	ck_ok(pinion_open(NULL, &other));
+	pinion_close(other);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 START_TEST(a_thousand_claims_and_one_more)
 {
 	struct pinion_reservation *r[1024], *none = NULL;
@@ -385,6 +672,11 @@ static Suite *reservation_suite(void)
 	tcase_add_test(tc, what_is_no_claim_is_not_adopted);
 	tcase_add_test(tc, a_removed_device_leaves_the_claim_without_one);
 	tcase_add_test(tc, a_device_that_is_claimed_stays);
+	tcase_add_test(tc, a_device_whose_claim_was_passed_on_is_not_removed_by_its_maker);
+	tcase_add_test(tc, rows_of_who_is_not_all_gone_are_passed_over);
+	tcase_add_test(tc, a_claim_is_made_while_one_that_was_killed_over_another_goes);
+	tcase_add_test(tc, who_waits_for_a_stopped_process_is_told_which);
+	tcase_add_test(tc, a_lock_that_others_get_is_waited_for);
 	tcase_add_test(tc, a_thousand_claims_and_one_more);
 	suite_add_tcase(s, tc);
 	return s;

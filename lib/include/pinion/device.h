@@ -57,27 +57,36 @@ struct pinion_device_user {
 /*
  * The device of that key, which every process of the user shares. Always there are "hostio", the asynchronous host engine;
  * "cpu", and "reference", which computes the same slowly and says what is right: both synchronous. *@out is borrowed until
- * pinion_close(). Errors: -ENOENT no such key; a backend's name: why there is no such device; -EOPNOTSUPP "metal", which is
- * reserved; -ENOSPC the table is full.
+ * pinion_close(). Errors: -ENOENT no such key: it was never added, was removed, or gave way to another (see pinion_device_add());
+ * a backend's name: why there is no such device; -EOPNOTSUPP "metal", which is reserved; -ENOSPC the table is full; -ETIMEDOUT.
+ *
+ * -ETIMEDOUT, here and wherever it is named without more: another process has been stopped for 2 s in the few microseconds of a
+ * change to the table, which cannot be got past; the sentence says which process it is, and how to let it go on.
  */
 int pinion_device_find(struct pinion_context *ctx, const char *key, struct pinion_device **out);
 
 /*
  * Adds a device, or finds the one that has the key (its values win). A key is 1 to 63 printable characters without
  * space and names the physical thing: a UUID, a PCI address, a service; never an ordinal. Borrowed until pinion_close().
- * Errors: -EINVAL the key; -EOPNOTSUPP "metal", which is reserved; -ENOSPC the table holds 64 devices that are all in use.
+ *
+ * The table holds 64 devices. When it is full, a device is dropped for a new one, with its budget and capacity: of those on which
+ * no living context counts and no claim stands, the one that nobody added, found, counted on or claimed for the longest time.
+ * Handles to it answer -ESTALE; a handle alone does not keep it, a claim does, and so does a unit that a living context ever
+ * began on it. Errors: -EINVAL the key; -EOPNOTSUPP "metal", which is reserved; -ENOSPC the table holds 64 devices that are all
+ * in use; -ETIMEDOUT.
  */
 int pinion_device_add(struct pinion_context *ctx, const char *key, const struct pinion_device_opts *opts, struct pinion_device **out);
 
 /*
- * Removes the device; handles to it answer -ESTALE from now on. -EBUSY while another live context counts on it, or a claim
- * stands on it that another process made.
+ * Removes the device; handles to it answer -ESTALE from now on. -EBUSY while another live context counts on it, or any claim
+ * stands on it, the caller's own too: who else holds a descriptor of it cannot be known, and a device that is added anew could be
+ * claimed a second time. -ESTALE; -ETIMEDOUT.
  */
 int pinion_device_remove(struct pinion_device *dev);
 
 /*
- * The i-th device of the table, in no order that means anything; -ENOENT past the end. Borrowed until pinion_close(). Who goes
- * through all of them while one is removed may pass another one by.
+ * The i-th device of the table, in no order that means anything; -ENOENT past the end; -ETIMEDOUT. Borrowed until pinion_close().
+ * Who goes through all of them while one is removed may pass another one by.
  */
 int pinion_device_at(struct pinion_context *ctx, size_t i, struct pinion_device **out);
 

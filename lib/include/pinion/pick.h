@@ -34,8 +34,8 @@ struct pinion_want {
  * Picks by @want->policy, with pinion_select(), and claims; tries the next best where that is refused. Devices that tie are
  * taken in turn, which begins at another one for each context. The caller owns *@out; where it is: its info.
  * Errors: -ENOSPC, -EBUSY no device has it (the sentence lists each and why); -ENOENT no such device, or none at all, or all
- * were removed meanwhile; -ENODATA none has a budget or capacity to claim from; -EAGAIN 1024 claims stand; -EINVAL. Safe
- * from any thread.
+ * were removed meanwhile; -ENODATA none has a budget or capacity to claim from; -EAGAIN 1024 claims stand; -EINVAL;
+ * -ETIMEDOUT (see pinion_device_find()). Safe from any thread.
  */
 int pinion_pick(struct pinion_context *ctx, const struct pinion_want *want, struct pinion_reservation **out);
 

@@ -40,19 +40,22 @@ struct pinion_reservation_info {
  * Claims what @opts says, all of it or nothing. A device without a budget of its own has its memory's total for one.
  * The caller owns *@out. Errors: -ENOSPC not so much is left (the sentence says what is and who holds the most); -EBUSY an
  * exclusive claim stands, or is asked for while others do; -EINVAL nothing is asked for; -ENODATA the device has no budget or
- * capacity to claim from; -ESTALE; -EAGAIN 1024 claims stand.
+ * capacity to claim from; -ESTALE; -EAGAIN 1024 claims stand; -EMFILE; -ETIMEDOUT (see pinion_device_find()).
  */
 int pinion_device_reserve(struct pinion_device *dev, const struct pinion_reserve_opts *opts, struct pinion_reservation **out);
 
 /* The descriptor that holds the claim: to be sent, or inherited by a child. Borrowed; close-on-exec. */
 int pinion_reservation_fd(const struct pinion_reservation *r);
 
-/* A claim received as @fd, which stays the caller's. The caller owns *@out. -EINVAL it is no claim of this directory. */
+/* A claim received as @fd, which stays the caller's. The caller owns *@out. -EINVAL no claim of this directory; -ETIMEDOUT. */
 int pinion_reservation_adopt(struct pinion_context *ctx, int fd, struct pinion_reservation **out);
 
 int pinion_reservation_info(const struct pinion_reservation *r, struct pinion_reservation_info *info);
 
-/* The claim's device, borrowed until pinion_close(). -ESTALE it was removed. */
+/*
+ * The claim's device, borrowed until pinion_close(). A device is neither removed nor dropped while a claim stands on it; -ESTALE:
+ * this claim's descriptor was closed behind the library, and the device is gone.
+ */
 int pinion_reservation_device(const struct pinion_reservation *r, struct pinion_device **out);
 
 /* Closes this holder's descriptor; the claim ends with the last one. */

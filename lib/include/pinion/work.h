@@ -22,7 +22,8 @@ struct pinion_ticket {
 /*
  * Counts one unit of @cost up, before the caller makes the work visible to whoever does it. No system call; a few
  * nanoseconds once the thread has begun a unit on this device before. Errors: -EINVAL the ticket is in use; -ESTALE;
- * -EOWNERDEAD after fork; -EAGAIN no lane is left for a further device.
+ * -EOWNERDEAD after fork; -EAGAIN no lane is left for a further device; -ETIMEDOUT as
+ * pinion_device_find().
  * Zero a ticket before its first use.
  */
 int pinion_work_begin(struct pinion_device *dev, uint64_t cost, struct pinion_ticket *ticket);
