@@ -277,7 +277,9 @@ static int edit_on_host(struct pinion_array *array, const struct pinion_view *la
 
 static int edit_download(const struct pinion_view *dst, const void *from)
 {
-	return pinion_array_download(from, NULL, dst);
+	const struct pinion_operand *src = from;
+
+	return pinion_array_download(src->array, src->layout, dst);
 }
 
 static int edit_fill(const struct pinion_view *dst, const void *value)
@@ -285,22 +287,37 @@ static int edit_fill(const struct pinion_view *dst, const void *value)
 	return pinion_view_fill(dst, value);
 }
 
+/* Elements to other memory of the device, by its kernel for that where it has one. @place: the layout of @dst. */
+static int move_elements(const struct pinion_operand *dst, const struct pinion_view *place, const struct pinion_operand *src)
+{
+	if (pinion_device_supports(dst->array->dev, PINION_OP_COPY, place->dtype))
+		return pinion_array_run(PINION_OP_COPY, dst, src, 1, NULL, 0);
+	return edit_on_host(dst->array, place, edit_download, src);
+}
+
+/* Whether the destination is an operand too. */
+static bool is_in_place(enum pinion_op op)
+{
+	return op >= PINION_OP_RELU_INPLACE && op <= PINION_OP_INPLACE_AFFINE;
+}
+
 /* The result of @kernel in an array of its own, and from there to where it is wanted. */
 static int run_aside(const struct backend_kernel *kernel, struct backend_call *call, const struct pinion_operand *dst)
 {
-	struct pinion_operand from = { 0 };
+	struct pinion_operand aside = { 0 };
 	struct pinion_view place = call->dst;
-	int ret = array_like(dst->array->dev, place.dtype, &place, &from.array);
+	int ret = array_like(dst->array->dev, place.dtype, &place, &aside.array);
 
 	if (ret)
 		return ret;
-	call->dst = from.array->whole;
-	ret = kernel->run(call);
-	if (!ret && pinion_device_supports(dst->array->dev, PINION_OP_COPY, place.dtype))
-		ret = pinion_array_run(PINION_OP_COPY, dst, &from, 1, NULL, 0);
-	else if (!ret)
-		ret = edit_on_host(dst->array, &place, edit_download, from.array);
-	pinion_array_free(from.array);
+	call->dst = aside.array->whole;
+	if (is_in_place(kernel->op))
+		ret = move_elements(&aside, &aside.array->whole, dst);
+	if (!ret)
+		ret = kernel->run(call);
+	if (!ret)
+		ret = move_elements(dst, &place, &aside);
+	pinion_array_free(aside.array);
 	return ret;
 }
 

@@ -55,10 +55,13 @@ PINION_API struct pinion_transfer pinion_path_fallback(enum pinion_path path)
 
 PINION_API uint64_t pinion_transfer_ns(const struct pinion_transfer *t, uint64_t bytes)
 {
-	/* 0 / 0 and bytes / infinity are both "at once". */
-	double ns = bytes && isfinite(t->bytes_per_ns) ? bytes / t->bytes_per_ns : 0;
 	uint64_t whole, sum;
+	double ns;
 
+	if (!bytes)
+		return t->latency_ns;
+	/* Over what is no bandwidth nothing ever arrives. */
+	ns = t->bytes_per_ns > 0 ? bytes / t->bytes_per_ns : INFINITY;
 	whole = ns < (double)UINT64_MAX ? (uint64_t)ns : UINT64_MAX;
 	return __builtin_add_overflow(whole, t->latency_ns, &sum) ? UINT64_MAX : sum;
 }
@@ -69,7 +72,8 @@ PINION_API struct pinion_transfer pinion_transfer_join(const struct pinion_trans
 					.path = a->path > b->path ? a->path : b->path,
 					.measured = a->measured && b->measured };
 
-	both.bytes_per_ns = 1 / (1 / a->bytes_per_ns + 1 / b->bytes_per_ns);
+	/* Two wrongs must not make a bandwidth. */
+	both.bytes_per_ns = a->bytes_per_ns > 0 && b->bytes_per_ns > 0 ? 1 / (1 / a->bytes_per_ns + 1 / b->bytes_per_ns) : 0;
 	if (__builtin_add_overflow(a->latency_ns, b->latency_ns, &both.latency_ns))
 		both.latency_ns = UINT64_MAX;
 	return both;

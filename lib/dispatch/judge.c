@@ -238,6 +238,8 @@ PINION_API int pinion_judge_put(struct pinion_judge *judge, const struct pinion_
 	struct finding *v;
 	int ret = 0;
 
+	if (!pinion_backend_name(backend))
+		return fail(EINVAL, "a measurement's backend is %u, which is none", (unsigned int)backend);
 	if (!(measure->error >= 0 && isfinite(measure->error)))
 		return fail(EINVAL, "a measured error is finite and not below 0; this one is %g", measure->error);
 	pthread_mutex_lock(&judge->writing);

@@ -49,6 +49,8 @@ static int candidate_check(const struct pinion_candidate *c)
 {
 	if (!pinion_backend_name(c->backend))
 		return fail(EINVAL, "a candidate's backend is %u, which is none", (unsigned int)c->backend);
+	if (!pinion_backend_name(c->device.kind))
+		return fail(EINVAL, "a candidate's device is of kind %u, which is none", (unsigned int)c->device.kind);
 	if (c->op_params_size && !c->op_params)
 		return fail(EINVAL, "a candidate has %zu bytes of op_params, and no op_params", c->op_params_size);
 	if (c->couplings && !c->coupling)

@@ -263,19 +263,37 @@ static const struct pinion_transfer far_transfers[] = {
 	  .measured = true,
 	  .bytes_per_ns = 15,
 	  .latency_ns = 9000 },
-	{ .to = { PINION_BACKEND_CPU, 0 },
-	  .path = PINION_PATH_STAGED,
+	{ .to = { PINION_BACKEND_CPU, 0 }, .path = PINION_PATH_STAGED, .measured = true, .bytes_per_ns = 10, .latency_ns = 5000 },
+	/* To "near": short for little, wide for much, and two that are neither. */
+	{ .to = { PINION_BACKEND_VULKAN, 2 },
+	  .path = PINION_PATH_PEER,
 	  .measured = true,
-	  .bytes_per_ns = 10,
-	  .latency_ns = 5000 },
+	  .bytes_per_ns = 1,
+	  .latency_ns = 500000 },
+	{ .to = { PINION_BACKEND_VULKAN, 2 }, .path = PINION_PATH_SHARED },
+	{ .to = { PINION_BACKEND_VULKAN, 2 },
+	  .path = PINION_PATH_PEER,
+	  .measured = true,
+	  .bytes_per_ns = 200,
+	  .latency_ns = 30000 },
+	{ .to = { PINION_BACKEND_VULKAN, 2 },
+	  .path = PINION_PATH_COPY,
+	  .measured = true,
+	  .bytes_per_ns = 25,
+	  .latency_ns = 3000 },
+	/* To "bare": as long one way as the other. */
+	{ .to = { PINION_BACKEND_CUDA, 0 }, .path = PINION_PATH_COPY, .measured = true, .bytes_per_ns = 7, .latency_ns = 9 },
+	{ .to = { PINION_BACKEND_CUDA, 0 }, .path = PINION_PATH_SHARED, .measured = true, .bytes_per_ns = 7, .latency_ns = 9 },
+	{ .to = { PINION_BACKEND_CUDA, 0 }, .path = PINION_PATH_STAGED, .measured = true, .bytes_per_ns = 7, .latency_ns = 9 },
 };
 
 static unsigned int peer_copies;
+static enum pinion_path far_path; /* of the last copy */
 
 static int far_copy_to(const struct backend_copy *copy)
 {
-	ck_assert_int_eq(copy->path, PINION_PATH_PEER);
-	peer_copies++;
+	far_path = copy->path;
+	peer_copies += copy->path == PINION_PATH_PEER;
 	memcpy(copy->dst->handle, copy->src->handle, copy->bytes);
 	return 0;
 }
@@ -335,6 +353,25 @@ static int plain_enumerate(struct backend_list *list)
 	return backend_found(list, &plain);
 }
 
+/* The card again, that one can reach in several ways. */
+static int near_enumerate(struct backend_list *list)
+{
+	const struct backend_desc near = {
+		.key = "near",
+		.caps = { .backend = PINION_BACKEND_VULKAN,
+			  .location = { PINION_BACKEND_VULKAN, 2 },
+			  .substrate = PINION_SUBSTRATE_VULKAN,
+			  .alignment = 256,
+			  .granularity_bits = 8,
+			  .rank_max = 3,
+			  .extent_max = UINT32_MAX,
+			  .flops_per_ns = 30,
+			  .bytes_per_ns = 40 },
+	};
+
+	return backend_found(list, &near);
+}
+
 /* On the host's memory, with one kernel and nothing else but memory. */
 static int lean_alloc(const struct backend_device *dev, uint64_t bytes, bool zero, struct pinion_storage *out)
 {
@@ -362,7 +399,25 @@ static int lean_neg(const struct backend_call *call)
 	return 0;
 }
 
-static const struct backend_kernel lean_kernels[] = { { PINION_OP_NEG, PINION_DTYPE_F32, lean_neg } };
+static float lean_at(const struct backend_call *call, size_t src, uint64_t i, float otherwise)
+{
+	const struct pinion_view *view = &call->src[src];
+
+	return src < call->srcs ? ((float *)view->data)[(int64_t)view->offset + (int64_t)i * view->stride[0]] : otherwise;
+}
+
+/* In place: its first operand is where it writes. One operand more is a factor, two a summand as well. */
+static int lean_affine(const struct backend_call *call)
+{
+	float *to = (float *)call->dst.data + call->dst.offset;
+
+	for (uint64_t i = 0; i < call->dst.shape[0]; i++)
+		to[i] = to[i] * lean_at(call, 0, i, -1) + lean_at(call, 1, i, 0);
+	return 0;
+}
+
+static const struct backend_kernel lean_kernels[] = { { PINION_OP_NEG, PINION_DTYPE_F32, lean_neg },
+						      { PINION_OP_INPLACE_AFFINE, PINION_DTYPE_F32, lean_affine } };
 
 static int lean_enumerate(struct backend_list *list)
 {
@@ -378,7 +433,7 @@ static int lean_enumerate(struct backend_list *list)
 			  .flops_per_ns = 1,
 			  .bytes_per_ns = 4 },
 		.kernels = lean_kernels,
-		.kernel_count = 1,
+		.kernel_count = sizeof(lean_kernels) / sizeof(*lean_kernels),
 	};
 
 	return backend_found(list, &lean);
@@ -415,6 +470,7 @@ static int liar_enumerate(struct backend_list *list)
 static const struct pinion_backend backend_bare = { "bare", BACKEND_ABI, bare_enumerate, &bare_ops };
 static const struct pinion_backend backend_far = { "far", BACKEND_ABI, far_enumerate, &far_ops };
 static const struct pinion_backend backend_plain = { "plain", BACKEND_ABI, plain_enumerate, &plain_ops };
+static const struct pinion_backend backend_near = { "near", BACKEND_ABI, near_enumerate, &plain_ops };
 static const struct pinion_backend backend_lean = { "lean", BACKEND_ABI, lean_enumerate, &lean_ops };
 static const struct pinion_backend backend_absent = { "absent", BACKEND_ABI, absent_enumerate, &bare_ops };
 static const struct pinion_backend backend_old = { "old", BACKEND_ABI + 1, bare_enumerate, &bare_ops };
@@ -424,8 +480,8 @@ extern const struct pinion_backend backend_cpu, backend_hostio, backend_referenc
 
 /* In place of the library's table, which is not linked because this one comes first. */
 const struct pinion_backend *const backend_table[] = {
-	&backend_cpu, &backend_hostio, &backend_reference, &backend_card, &backend_bare, &backend_far,
-	&backend_plain, &backend_lean, &backend_absent, &backend_old, &backend_liar, NULL,
+	&backend_cpu,  &backend_hostio, &backend_reference, &backend_card, &backend_bare, &backend_far, &backend_plain,
+	&backend_lean, &backend_near,	&backend_absent,    &backend_old,  &backend_liar, NULL,
 };
 
 static struct pinion_context *ctx;
@@ -737,6 +793,56 @@ START_TEST(any_op_goes_anywhere_on_the_host)
 }
 END_TEST
 
+/*
+ * A hook of one, two and three operands: a name, and a step whose first operand is the destination. Also where the step is not
+ * run in place: because the destination is in pieces, or is another operand too.
+ */
+START_TEST(ops_in_place_change_their_first_operand)
+{
+	static const float want[][6] = {
+		{ -1, -2, -3, -4, -5, -6 },    /* alone */
+		{ 10, 40, 90, 160, 250, 360 }, /* times another */
+		{ 17, 47, 97, 167, 257, 367 }, /* and one that is repeated added */
+		{ 1, -2, 3, -4, 5, -6 },       /* every second one, alone */
+		{ 1, 4, 9, 16, 25, 36 },       /* times itself */
+		{ 6, 10, 12, 12, 10, 6 },      /* times itself, backwards */
+	};
+	float data[6] = { 1, 2, 3, 4, 5, 6 }, tens[6] = { 10, 20, 30, 40, 50, 60 }, seven[6] = { 7 }, back[6];
+	struct pinion_view view, second, turned, same;
+	struct pinion_array *a, *b, *c;
+
+	ck_ok(pinion_view_init(&view, tens, sizeof(tens), PINION_DTYPE_F32, 1, (uint64_t[]){ 6 }, NULL, 0));
+	ck_ok(pinion_array_upload(find("lean"), &view, &b));
+	view.data = seven;
+	ck_ok(pinion_array_upload(find("lean"), &view, &c));
+	same = *pinion_array_view(c);
+	same.stride[0] = 0;
+	for (size_t i = 0; i < sizeof(want) / sizeof(*want); i++) {
+		struct pinion_operand dst, src[2] = { { b, NULL }, { c, &same } };
+
+		view.data = data;
+		ck_ok(pinion_array_upload(find("lean"), &view, &a));
+		second = *pinion_array_view(a);
+		second.shape[0] = 3;
+		second.stride[0] = 2;
+		second.offset = 1;
+		ck_ok(pinion_view_flip(pinion_array_view(a), 0, &turned));
+		dst = (struct pinion_operand){ a, i == 3 ? &second : NULL };
+		if (i > 3)
+			src[0] = (struct pinion_operand){ a, i == 5 ? &turned : NULL };
+		ck_ok(pinion_array_run(PINION_OP_INPLACE_AFFINE, &dst, src, i < 3 ? i : i > 3, NULL, 0));
+		view.data = back;
+		ck_ok(pinion_array_download(a, NULL, &view));
+		ck_assert_msg(!memcmp(back, want[i], sizeof(back)), "case %zu: %g %g %g %g %g %g", i, back[0], back[1], back[2],
+			      back[3], back[4], back[5]);
+		pinion_array_free(a);
+	}
+	pinion_array_free(b);
+	pinion_array_free(c);
+	pinion_close(ctx);
+}
+END_TEST
+
 static void not_to_free(void *arg, void *data)
 {
 	(void)arg;
@@ -861,11 +967,90 @@ START_TEST(the_cheapest_advertised_path_is_taken)
 }
 END_TEST
 
+/*
+ * By what the bytes at hand take: not by the kind of path, not by whether it was measured, not by what some other number of bytes
+ * takes. A copy goes the way that its own bytes say.
+ */
+START_TEST(the_way_is_the_cheapest_for_the_bytes_at_hand)
+{
+	static const struct {
+		uint64_t bytes, ns;
+		enum pinion_path path;
+		bool measured;
+	} rows[] = {
+		{ 0, 2000, PINION_PATH_SHARED, false },
+		{ 4000, 2200, PINION_PATH_SHARED, false },
+		{ 100000, 7000, PINION_PATH_SHARED, false }, /* the copy takes as long */
+		{ 120000, 7800, PINION_PATH_COPY, true },
+		{ 600000, 27000, PINION_PATH_COPY, true },
+		{ 1000000, 35000, PINION_PATH_PEER, true },
+		{ 4000000, 50000, PINION_PATH_PEER, true },
+		{ UINT64_MAX, 92233720368577760, PINION_PATH_PEER, true },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct pinion_array *from, *to;
+		struct pinion_transfer t;
+		enum pinion_path taken = 0;
+
+		ck_ok(pinion_device_path_for(find("far"), find("near"), rows[i].bytes, &t));
+		ck_assert_int_eq(t.path, rows[i].path);
+		ck_assert_int_eq(t.measured, rows[i].measured);
+		ck_assert_uint_eq(pinion_transfer_ns(&t, rows[i].bytes), rows[i].ns);
+		if (!rows[i].bytes || rows[i].bytes > CARD_BYTES)
+			continue;
+		far_path = 0;
+		ck_ok(pinion_array_zeros(find("far"), PINION_DTYPE_F32, 2, (uint64_t[]){ rows[i].bytes / 4000, 1000 }, &from));
+		ck_ok(pinion_array_copy_to(from, NULL, find("near"), &to, &taken));
+		ck_assert_int_eq(taken, rows[i].path);
+		ck_assert_int_eq(far_path, rows[i].path);
+		pinion_array_free(from);
+		pinion_array_free(to);
+	}
+	/* Where nobody says how many, it is 1 MiB. */
+	ck_assert_int_eq(path("far", "near").path, PINION_PATH_PEER);
+	pinion_close(ctx);
+}
+END_TEST
+
+/* A part of an array has its own bytes, not those of the whole. */
+START_TEST(a_part_goes_the_way_of_its_own_bytes)
+{
+	struct pinion_array *from, *to;
+	struct pinion_view part;
+	enum pinion_path taken = 0;
+
+	ck_ok(pinion_array_zeros(find("far"), PINION_DTYPE_U8, 1, (uint64_t[]){ 1000 }, &from));
+	ck_ok(pinion_view_narrow(pinion_array_view(from), 0, 10, 100, &part));
+	ck_ok(pinion_array_copy_to(from, &part, find("near"), &to, &taken));
+	ck_assert_int_eq(taken, PINION_PATH_SHARED);
+	pinion_array_free(to);
+	/* And what is repeated has more. */
+	ck_ok(pinion_view_narrow(pinion_array_view(from), 0, 0, 1, &part));
+	ck_ok(pinion_view_broadcast(&part, 2, (uint64_t[]){ 1000, 1000 }, &part));
+	ck_ok(pinion_array_copy_to(from, &part, find("near"), &to, &taken));
+	ck_assert_int_eq(taken, PINION_PATH_PEER);
+	pinion_array_free(to);
+	pinion_array_free(from);
+	pinion_close(ctx);
+}
+END_TEST
+
+START_TEST(of_ways_that_take_as_long_the_first_of_the_contract_is_taken)
+{
+	struct pinion_transfer t = path("far", "bare");
+
+	ck_assert_int_eq(t.path, PINION_PATH_SHARED);
+	ck_assert(t.measured && t.bytes_per_ns == 7 && t.latency_ns == 9);
+	pinion_close(ctx);
+}
+END_TEST
+
 START_TEST(figures_that_were_not_measured_are_the_fallback_ones)
 {
 	const struct pinion_caps *caps = pinion_device_caps(find("far"));
 
-	ck_assert_uint_eq(caps->transfer_count, 4);
+	ck_assert_uint_eq(caps->transfer_count, sizeof(far_transfers) / sizeof(*far_transfers));
 	ck_assert(caps->transfers[0].bytes_per_ns == 8 && caps->transfers[0].latency_ns == 30000);
 	ck_assert(caps->transfers[1].bytes_per_ns == 12 && caps->transfers[1].latency_ns == 15000);
 	ck_assert(caps->transfers[2].bytes_per_ns == 15 && caps->transfers[2].latency_ns == 9000);
@@ -1018,13 +1203,13 @@ END_TEST
 
 START_TEST(devices_are_listed_in_the_order_of_the_table)
 {
-	static const char *const keys[] = { "cpu", "hostio", "reference", "card", "bare", "far", "plain", "lean" };
+	static const char *const keys[] = { "cpu", "hostio", "reference", "card", "bare", "far", "plain", "lean", "near" };
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
 		ck_assert_str_eq(registry_at(i)->desc.key, keys[i]);
 		ck_assert_ptr_eq(registry_at(i), registry_find(keys[i]));
 	}
-	ck_assert_ptr_null(registry_at(8));
+	ck_assert_ptr_null(registry_at(sizeof(keys) / sizeof(*keys)));
 	ck_assert_ptr_null(registry_find("liar"));
 }
 END_TEST
@@ -1096,7 +1281,7 @@ START_TEST(a_description_that_cannot_be_true_is_refused)
 	ck_assert_ptr_nonnull(registry_find("cpu"));
 	ck_assert_int_eq(refused, -EINVAL);
 	ck_assert_ptr_nonnull(strstr(refused_why, "backend 'liar'"));
-	ck_assert_ptr_null(registry_at(8));
+	ck_assert_ptr_null(registry_at(9));
 	ck_assert_int_eq(registry_why_not("liar"), -EINVAL);
 }
 END_TEST
@@ -1118,10 +1303,14 @@ static Suite *backend_suite(void)
 	tcase_add_test(c, the_host_sees_the_storage_of_its_own_devices);
 	tcase_add_test(c, a_result_goes_anywhere_without_the_op_copy);
 	tcase_add_test(c, any_op_goes_anywhere_on_the_host);
+	tcase_add_test(c, ops_in_place_change_their_first_operand);
 	tcase_add_test(c, a_candidates_kernel_takes_storages_of_arrays_and_others);
 	tcase_add_test(c, shapes_over_the_limits_are_refused);
 	tcase_add_test(c, layouts_and_shares_over_the_limits_are_refused);
 	tcase_add_test(c, the_cheapest_advertised_path_is_taken);
+	tcase_add_test(c, the_way_is_the_cheapest_for_the_bytes_at_hand);
+	tcase_add_test(c, a_part_goes_the_way_of_its_own_bytes);
+	tcase_add_test(c, of_ways_that_take_as_long_the_first_of_the_contract_is_taken);
 	tcase_add_test(c, figures_that_were_not_measured_are_the_fallback_ones);
 	tcase_add_test(c, what_is_not_advertised_is_staged);
 	tcase_add_test(c, staging_is_measured_where_it_can_be);

@@ -75,6 +75,28 @@ START_TEST(an_estimate_stops_at_the_largest_number)
 }
 END_TEST
 
+/* It is not that nothing moves, nor that it takes no time. */
+START_TEST(over_what_is_no_bandwidth_nothing_arrives)
+{
+	static const double none[] = { NAN, -NAN, -1, -1e-300, -INFINITY, 0, -0.0 };
+	struct pinion_transfer good = pinion_path_fallback(PINION_PATH_PEER);
+
+	for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++) {
+		struct pinion_transfer t = { .bytes_per_ns = none[i], .latency_ns = 7 }, both;
+
+		ck_assert_uint_eq(pinion_transfer_ns(&t, 1), UINT64_MAX);
+		ck_assert_uint_eq(pinion_transfer_ns(&t, 1 << 20), UINT64_MAX);
+		ck_assert_uint_eq(pinion_transfer_ns(&t, 0), 7);
+		both = pinion_transfer_join(&t, &good);
+		ck_assert_uint_eq(pinion_transfer_ns(&both, 1), UINT64_MAX);
+		both = pinion_transfer_join(&good, &t);
+		ck_assert_uint_eq(pinion_transfer_ns(&both, 1), UINT64_MAX);
+		both = pinion_transfer_join(&t, &t);
+		ck_assert_uint_eq(pinion_transfer_ns(&both, 1), UINT64_MAX);
+	}
+}
+END_TEST
+
 START_TEST(legs_add_up)
 {
 	struct pinion_transfer a = pinion_path_fallback(PINION_PATH_PEER), b = pinion_path_fallback(PINION_PATH_STAGED);
@@ -252,6 +274,7 @@ static Suite *caps_suite(void)
 	tcase_add_test(c, a_location_is_a_kind_and_an_index);
 	tcase_add_loop_test(c, fallback_figures_are_those_of_the_table, 0, sizeof(rows) / sizeof(*rows));
 	tcase_add_test(c, an_estimate_stops_at_the_largest_number);
+	tcase_add_test(c, over_what_is_no_bandwidth_nothing_arrives);
 	tcase_add_test(c, legs_add_up);
 	tcase_add_test(c, the_cpus_fields_are_the_contracts);
 	tcase_add_test(c, hostio_moves_and_does_not_compute);

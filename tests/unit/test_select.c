@@ -22,6 +22,29 @@ START_TEST(an_empty_set_has_no_choice)
 }
 END_TEST
 
+/* A lookup would be asked about it. */
+START_TEST(a_candidate_on_a_device_of_no_kind_is_refused)
+{
+	static const unsigned int none[] = { 0, PINION_BACKEND_METAL + 1, 99, -1 };
+	struct pinion_candidate c = candidate(PINION_BACKEND_CUDA, 0, 1, 1);
+	struct pinion_set *set, *whole = NULL;
+
+	ck_ok(pinion_set_new(&set));
+	for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++) {
+		c.device.kind = none[i];
+		ck_assert_int_eq(pinion_set_push(set, &c), -EINVAL);
+		ck_assert_ptr_nonnull(strstr(pinion_error(), "of kind"));
+		ck_assert_int_eq(pinion_set_from(&c, 1, &whole), -EINVAL);
+	}
+	ck_assert_uint_eq(pinion_set_size(set), 0);
+	ck_assert_ptr_null(whole);
+	/* A kernel of one backend may be on a device of another kind, memory that both reach, say. */
+	c.device.kind = PINION_BACKEND_CPU;
+	ck_ok(pinion_set_push(set, &c));
+	pinion_set_free(set);
+}
+END_TEST
+
 START_TEST(without_options_a_ranked_set_gives_its_winner)
 {
 	struct pinion_set *set = pair(3000, 200);
@@ -152,6 +175,7 @@ static Suite *suite(void)
 	TCase *c = tcase_create("every selector");
 
 	tcase_add_test(c, an_empty_set_has_no_choice);
+	tcase_add_test(c, a_candidate_on_a_device_of_no_kind_is_refused);
 	tcase_add_test(c, without_options_a_ranked_set_gives_its_winner);
 	tcase_add_test(c, options_obey_the_size_rules);
 	tcase_add_test(c, one_lookup_per_candidate_and_each_handle_is_freed_before_the_next);

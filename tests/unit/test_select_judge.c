@@ -38,6 +38,24 @@ static size_t judged(uint64_t cuda, uint64_t cpu, uint64_t cuda_inbound, uint64_
 	return index;
 }
 
+START_TEST(a_measurement_of_no_backend_is_refused)
+{
+	static const unsigned int none[] = { 0, PINION_BACKEND_METAL + 1, 99, -1 };
+	struct pinion_measure measure = { .ns = 5 };
+	struct pinion_judge *judge;
+
+	ck_ok(pinion_judge_new(&judge));
+	for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++) {
+		ck_assert_int_eq(pinion_judge_put(judge, &task, none[i], "", &measure), -EINVAL);
+		ck_assert_ptr_nonnull(strstr(pinion_error(), "backend"));
+	}
+	ck_assert_uint_eq(pinion_judge_size(judge), 0);
+	ck_ok(pinion_judge_put(judge, &task, PINION_BACKEND_METAL, "", &measure));
+	ck_assert_uint_eq(pinion_judge_size(judge), 1);
+	pinion_judge_free(judge);
+}
+END_TEST
+
 START_TEST(judge_aware_row_by_row)
 {
 	/* nothing measured: estimates */
@@ -72,6 +90,7 @@ static Suite *suite(void)
 	TCase *c = tcase_create("judge");
 
 	tcase_set_timeout(c, 30);
+	tcase_add_test(c, a_measurement_of_no_backend_is_refused);
 	tcase_add_test(c, judge_aware_row_by_row);
 	suite_add_tcase(s, c);
 	return s;

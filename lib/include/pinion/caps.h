@@ -37,7 +37,7 @@ enum pinion_substrate {
 	PINION_SUBSTRATE_METAL,
 };
 
-/* How bytes get from one device to another, the cheapest first. */
+/* How bytes get from one device to another. Of two that take as long the earlier one is gone. */
 enum pinion_path {
 	PINION_PATH_SAME = 1, /* they are there */
 	PINION_PATH_PEER,     /* directly, device to device */
@@ -51,7 +51,7 @@ struct pinion_transfer {
 	struct pinion_location to;
 	enum pinion_path path;
 	bool measured;		   /* by the backend or by the library; else the path's fallback figures */
-	double bytes_per_ns;	   /* infinity for PINION_PATH_SAME */
+	double bytes_per_ns;	   /* over 0; infinity for PINION_PATH_SAME */
 	uint64_t latency_ns;
 };
 
@@ -91,10 +91,15 @@ bool pinion_device_supports_type(const struct pinion_device *dev, enum pinion_op
 bool pinion_devices_share(const struct pinion_device *a, const struct pinion_device *b);
 
 /*
- * The cheapest path from @src to @dst: SAME where they share; else the first in the order of enum pinion_path that @src
- * advertises; else staged through the host, as pinion_device_path_staged() has it. -ENODATA one of them was added by its
- * key alone.
+ * The cheapest path for @bytes from @src to @dst: SAME where they share; else, of those that @src advertises, the one for which
+ * pinion_transfer_ns() is least, by measured figures where it has them and by the fallback figures otherwise, and of equals the
+ * first in the order of enum pinion_path; else staged through the host, as pinion_device_path_staged() has it, its legs chosen
+ * likewise. -ENODATA one of them was added by its key alone.
  */
+int pinion_device_path_for(const struct pinion_device *src, const struct pinion_device *dst, uint64_t bytes,
+			   struct pinion_transfer *out);
+
+/* The same for 1 MiB, where it is not known yet how many bytes will go. */
 int pinion_device_path(const struct pinion_device *src, const struct pinion_device *dst, struct pinion_transfer *out);
 
 /*
@@ -110,10 +115,13 @@ int pinion_device_path_staged(const struct pinion_device *src, const struct pini
 /* The fallback figures of @path, used until a measurement replaces them. */
 struct pinion_transfer pinion_path_fallback(enum pinion_path path);
 
-/* Estimated ns for @bytes over @t: latency + bytes / bandwidth, truncated and saturating at UINT64_MAX. */
+/*
+ * Estimated ns for @bytes over @t: latency + bytes / bandwidth, truncated and saturating at UINT64_MAX, which is also what any
+ * byte takes over a bandwidth that is not a number over 0.
+ */
 uint64_t pinion_transfer_ns(const struct pinion_transfer *t, uint64_t bytes);
 
-/* Two legs one after the other: latencies add, bandwidths combine harmonically. */
+/* Two legs one after the other: latencies add, bandwidths combine harmonically; to 0 where one is not a number over 0. */
 struct pinion_transfer pinion_transfer_join(const struct pinion_transfer *a, const struct pinion_transfer *b);
 
 #ifdef __cplusplus

@@ -157,7 +157,7 @@ int pinion_set_new(struct pinion_set **out);
 int pinion_set_from(const struct pinion_candidate *list, size_t n, struct pinion_set **out);
 void pinion_set_free(struct pinion_set *set);
 
-/* Adds a candidate at the end. -EINVAL no such backend, or a count without its pointer; -ENOSPC; -ENOMEM. */
+/* Adds a candidate at the end. -EINVAL no such backend or kind of device, or a count without its pointer; -ENOSPC; -ENOMEM. */
 int pinion_set_push(struct pinion_set *set, const struct pinion_candidate *candidate);
 
 size_t pinion_set_size(const struct pinion_set *set);
@@ -203,7 +203,7 @@ struct pinion_measure {
 int pinion_judge_new(struct pinion_judge **out);
 void pinion_judge_free(struct pinion_judge *judge);
 
-/* Records a measurement in place of an earlier one of the same key. -EINVAL an error below 0 or not finite; -ENOMEM. */
+/* Records a measurement in place of an earlier one of its key. -EINVAL no such backend, an error below 0 or not finite; -ENOMEM. */
 int pinion_judge_put(struct pinion_judge *judge, const struct pinion_task *task, enum pinion_backend_id backend,
 		     const char *kernel_source, const struct pinion_measure *measure);
 
