@@ -29,8 +29,8 @@ struct mapping {
 
 static unsigned long most_pages(struct device *dev)
 {
-	/* A bounce buffer maps no more than this at once. */
-	size_t most = dma_max_mapping_size(dev) >> PAGE_SHIFT;
+	/* What a bounce buffer maps at once, and what the device takes: 64 KiB where its driver does not say. */
+	size_t most = min_t(size_t, dma_max_mapping_size(dev), dma_get_max_seg_size(dev)) >> PAGE_SHIFT;
 
 	return clamp_t(size_t, most, 1, UINT_MAX >> PAGE_SHIFT);
 }
@@ -56,6 +56,12 @@ static int table_fill(const struct slice *slice, unsigned long most, struct sg_t
 	return 0;
 }
 
+/*
+ * Several devices map the same pages, which is what this attribute is for: without it the kernel's checker takes the second for a
+ * mistake. So each mapping is synchronised here, when it is made and when it goes.
+ */
+#define MAP_ATTRS DMA_ATTR_SKIP_CPU_SYNC
+
 static struct sg_table *slice_map_dma(struct dma_buf_attachment *attach, enum dma_data_direction dir)
 {
 	struct slice *slice = attach->dmabuf->priv;
@@ -72,9 +78,10 @@ static struct sg_table *slice_map_dma(struct dma_buf_attachment *attach, enum dm
 	ret = table_fill(slice, most_pages(attach->dev), &mapping->table);
 	if (ret)
 		goto err_free;
-	ret = dma_map_sgtable(attach->dev, &mapping->table, dir, 0);
+	ret = dma_map_sgtable(attach->dev, &mapping->table, dir, MAP_ATTRS);
 	if (ret)
 		goto err_table;
+	dma_sync_sgtable_for_device(attach->dev, &mapping->table, dir);
 	mutex_lock(&slice->pages->lock);
 	list_add(&mapping->node, &slice->pages->mappings);
 	slice->pages->nr_mappings++;
@@ -99,7 +106,8 @@ static void slice_unmap_dma(struct dma_buf_attachment *attach, struct sg_table *
 	slice->pages->nr_mappings--;
 	mutex_unlock(&slice->pages->lock);
 	trace_pinion_slice_unmap(slice, table->orig_nents, dir);
-	dma_unmap_sgtable(attach->dev, table, dir, 0);
+	dma_sync_sgtable_for_cpu(attach->dev, table, dir);
+	dma_unmap_sgtable(attach->dev, table, dir, MAP_ATTRS);
 	sg_free_table(table);
 	kfree(mapping);
 }
@@ -139,8 +147,8 @@ static int slice_end_cpu(struct dma_buf *dmabuf, enum dma_data_direction dir)
 	mutex_lock(&slice->pages->lock);
 	list_for_each_entry(mapping, &slice->pages->mappings, node)
 		/* A CPU that only read has nothing for a device that may have written meanwhile. */
-		dma_sync_sgtable_for_device(mapping->dev, &mapping->table,
-					    mapping->dir == DMA_BIDIRECTIONAL ? dir : mapping->dir);
+		if (mapping->dir != DMA_BIDIRECTIONAL || dir != DMA_FROM_DEVICE)
+			dma_sync_sgtable_for_device(mapping->dev, &mapping->table, mapping->dir);
 	mutex_unlock(&slice->pages->lock);
 	return 0;
 }
