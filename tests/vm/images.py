@@ -2,7 +2,7 @@
 """The kernels that images.sh left in the cache."""
 import os
 
-TIERS = ("um", "6.1", "6.12", "debug")
+TIERS = ("um", "6.1", "6.12", "debug", "kcsan")
 
 
 def cache():

@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Usage: tests/vm/images.sh [6.1] [6.12] [um] [debug]      (without names: 6.1 6.12 um)
+# Usage: tests/vm/images.sh [6.1] [6.12] [um] [debug] [kcsan]      (without names: 6.1 6.12 um)
 #
 # Fetches or builds the kernels that the tests boot, into $PINION_CACHE/vm (default: ~/.cache/pinion/vm):
 #   6.1, 6.12   Debian's own images and headers, as the archive has them today, unpacked and not installed
 #   um          User-mode Linux from Debian's 6.1 source with um.config
 #   debug       that source for QEMU with debug.config: KASAN, lockdep, kmemleak and more
+#   kcsan       the same with kcsan.config on top: looks for data races instead of bad accesses
 # Each has an `image` file (sh syntax) that says where its parts are, and a `stamp` of its version and configuration: what is up
 # to date is left alone, what was interrupted goes on where it stopped. Nothing of the running system is changed but the packages
 # of tests/need.sh. JOBS=N sets the compilers that run at once (default: one per CPU).
@@ -156,47 +157,57 @@ unpack_source() {
 	touch "$source/.unpacked"
 }
 
-# tinyconfig and the fragment; says which of its lines did not stick. The folder stays for modules to be built against.
-own() { # NAME ARCH TARGET KERNEL
+# The options of fragments; of one that is in several, the last line.
+merged() { # FRAGMENT...
+	cat "$@" | sed -n 's/^# \(CONFIG_[A-Z0-9_]*\) is not set$/\1 &/p; s/^\(CONFIG_[A-Z0-9_]*\)=.*/\1 &/p' |
+		awk '{ key = $1; sub(/^[^ ]* /, ""); if (!(key in line)) order[n++] = key; line[key] = $0 }
+			END { for (i = 0; i < n; i++) print line[order[i]] }'
+}
+
+# tinyconfig and the fragments; says which of their lines did not stick. The folder stays for modules to be built against.
+own() { # NAME ARCH TARGET KERNEL FRAGMENT...
+	name=$1 arch=$2 target=$3 kernel=$4
+	shift 4
 	# Asked first: a kernel that is there needs no source tree to be called up to date.
 	source_version=$(version linux-source-6.1)
-	wanted="$FORMAT $source_version $(sha256sum <"$here/$1.config") $(gcc -dumpfullversion)"
-	if current "$1" "$wanted"; then
-		say "$1: $(sed -n 's/^release=//p' "$vm/$1/image") is there"
+	wanted="$FORMAT $source_version $(cat "$@" | sha256sum) $(gcc -dumpfullversion)"
+	if current "$name" "$wanted"; then
+		say "$name: $(sed -n 's/^release=//p' "$vm/$name/image") is there"
 		return
 	fi
 	unpack_source
-	wanted="$FORMAT $source_version $(sha256sum <"$here/$1.config") $(gcc -dumpfullversion)"
+	wanted="$FORMAT $source_version $(cat "$@" | sha256sum) $(gcc -dumpfullversion)"
 	began=$(date +%s)
-	out=$vm/$1
+	out=$vm/$name
 	if [ "$(cat "$out/building" 2>/dev/null)" != "$wanted" ]; then
 		rm -rf "$out"
 		mkdir -p "$out"
-		quietly "tinyconfig" make -s -C "$source" ARCH="$2" O="$out" tinyconfig
-		(cd "$source" && quietly "merging $1.config" ./scripts/kconfig/merge_config.sh -m -O "$out" "$out/.config" "$here/$1.config")
-		quietly "olddefconfig" make -s -C "$source" ARCH="$2" O="$out" olddefconfig
+		quietly "tinyconfig" make -s -C "$source" ARCH="$arch" O="$out" tinyconfig
+		merged "$@" >"$out/fragment"
+		(cd "$source" && quietly "merging fragments" ./scripts/kconfig/merge_config.sh -m -O "$out" "$out/.config" "$out/fragment")
+		quietly "olddefconfig" make -s -C "$source" ARCH="$arch" O="$out" olddefconfig
 		echo "$wanted" >"$out/building"
 	fi
-	grep '^CONFIG_' "$here/$1.config" | while read -r line; do
-		grep -qxF "$line" "$out/.config" || say "$1: $line did not stick"
+	merged "$@" | grep '^CONFIG_' | while read -r line; do
+		grep -qxF "$line" "$out/.config" || say "$name: $line did not stick"
 	done
-	say "$1: building with $jobs compilers"
-	quietly "building $1" make -C "$source" ARCH="$2" O="$out" -j "$jobs" "$3"
-	quietly "preparing $1 for modules" make -C "$source" ARCH="$2" O="$out" -j "$jobs" modules_prepare
+	say "$name: building with $jobs compilers"
+	quietly "building $name" make -C "$source" ARCH="$arch" O="$out" -j "$jobs" "$target"
+	quietly "preparing $name for modules" make -C "$source" ARCH="$arch" O="$out" -j "$jobs" modules_prepare
 	cp "$out/vmlinux.symvers" "$out/Module.symvers"
 	# The objects are most of it, and a module's build wants only scripts/ and tools/.
 	find "$out" \( -path "$out/scripts" -o -path "$out/tools" \) -prune -o \
 		\( -name '*.o' -o -name '*.a' -o -name '.*.cmd' \) -type f -exec rm -f {} +
 	rm -f "$out/building"
 	{
-		echo "arch=$2"
+		echo "arch=$arch"
 		echo "release=$(cat "$out/include/config/kernel.release")"
-		echo "kernel=$out/$4"
+		echo "kernel=$out/$kernel"
 		echo "build=$out"
 		echo "modules="
 	} >"$out/image"
 	echo "$wanted" >"$out/stamp"
-	say "$1: $(cat "$out/include/config/kernel.release"), $(size "$out"), $(($(date +%s) - began)) s"
+	say "$name: $(cat "$out/include/config/kernel.release"), $(size "$out"), $(($(date +%s) - began)) s"
 }
 
 [ $# -gt 0 ] || set -- 6.1 6.12 um
@@ -204,8 +215,9 @@ for name; do
 	case $name in
 	6.1) stock 6.1 linux-image-amd64 linux-headers-amd64 ;;
 	6.12) stock 6.12 linux-image-6.12-amd64 linux-headers-6.12-amd64 ;;
-	um) own um um linux linux ;;
-	debug) own debug x86 bzImage arch/x86/boot/bzImage ;;
-	*) die "no image is called $name: 6.1, 6.12, um, debug" ;;
+	um) own um um linux linux "$here/um.config" ;;
+	debug) own debug x86 bzImage arch/x86/boot/bzImage "$here/debug.config" ;;
+	kcsan) own kcsan x86 bzImage arch/x86/boot/bzImage "$here/debug.config" "$here/kcsan.config" ;;
+	*) die "no image is called $name: 6.1, 6.12, um, debug, kcsan" ;;
 	esac
 done

@@ -11,16 +11,20 @@ BAD = re.compile("|".join((
     r"sleeping function called", r"scheduling while atomic", r"self-detected stall", r"detected stalls",
     r"blocked for more than", r"soft lockup", r"hard LOCKUP", r"ODEBUG:", r"DMA-API:", r"refcount_t:",
     r"list_(?:add|del) corruption",
-    r"kmemleak: \d+ new", r"kmemleak: .*(?:invalid|freeing unknown)", r"page_table_check", r"double free", r"use-after-free",
+    r"kmemleak: \d+ new", r"kmemleak: .*(?:invalid|freeing unknown|disabled)", r"page_table_check", r"double free",
+    r"use-after-free",
     r"page allocation failure", r"invoked oom-killer", r"Out of memory", r"oom-kill:", r"Memory failure:", r"MCE:",
-    r"Memory corruption",
+    r"Memory corruption", r"pagealloc: ",
     r"usercopy: Kernel memory", r"\bleaked\b", r"Object .* (?:overwritten|padding)", r"nobody cared", r"DEBUG_LOCKS_WARN_ON",
 )))
 # What a healthy kernel says of these things when it starts, or of its own defences.
 HARMLESS = re.compile("|".join((
     r"[Cc]ommand line:", r"command line parameters", r"DMA-API: preallocated", r"DMA-API: debugging enabled",
     r"page_table_check.*enabled", r"KernelAddressSanitizer", r"mce: ", r"Lock dependency validator",
-    r"kmemleak: Kernel memory leak detector",
+    r"RCU callback double-/use-after-free debug is enabled",
+    r"kmemleak: Kernel memory leak detector initialized",
+    # The kernel races with itself, mostly on purpose. The functions on both sides are named.
+    r"BUG: KCSAN: (?!.*\[(?:pinion|importer|canary)\])",
 )))
 MARK = re.compile(r"pinion-vm: (begin|end) (\d+)")
 STAMP = re.compile(r"^(?:<\d+>)?\[\s*\d+\.\d+\]\s?(?:\[\s*[TC]\d+\]\s?)?")

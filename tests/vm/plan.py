@@ -2,8 +2,9 @@
 """What is run where. A boot is one start of a kernel; its programs run one after another and share the loaded module."""
 from dataclasses import dataclass, field
 
-ALL = ("um", "6.1", "6.12", "debug")
-QEMU = ("6.1", "6.12", "debug")
+ALL = ("um", "6.1", "6.12", "debug", "kcsan")
+STOCK = ("6.1", "6.12")
+QEMU = STOCK + ("debug",)
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,15 @@ class Canary:
 TWO_NODES = ("-object", "memory-backend-ram,id=m0,size=512M", "-object", "memory-backend-ram,id=m1,size=512M",
              "-numa", "node,nodeid=0,cpus=0,memdev=m0", "-numa", "node,nodeid=1,cpus=1", "-numa", "node,nodeid=2,memdev=m1")
 
+# What the kernel says of a page fault that finds no memory, before it is tried again, and of a tracepoint that finds none.
+FAULT_WITHOUT_MEMORY = (r"Huh VM_FAULT_OOM leaked out",)
+LOAD_WITHOUT_MEMORY = (r"cut here", r"WARNING: .* at kernel/trace/trace_events\.c:\d+ event_define_fields")
+# Kernels of our own let each step of theirs fail.
+KERNEL_FAILS = (
+    Program("abi_faults", ("kernel",), tiers=("um", "debug"), seconds=900, allowed=FAULT_WITHOUT_MEMORY),
+    Program("abi_faults", ("load",), tiers=("um", "debug"), allowed=LOAD_WITHOUT_MEMORY),
+)
+
 # What buffers are good for; where there is DMA, with an importer of our own.
 BUFFERS = (
     Program("map"),
@@ -59,7 +69,10 @@ BUFFERS = (
     Program("rights"),
     Program("pin"),
     Program("dma", tiers=QEMU),
-)
+) + KERNEL_FAILS
+
+# So that stock kernels too see who writes to what was given back, when it is given out again.
+FREE_IS_POISON = "page_poison=1 slub_debug=FZP"
 
 # Everything at random; for long under the kernel that looks for bugs.
 FUZZ = (
@@ -98,11 +111,16 @@ BOOTS = (
         Program("press", seconds=600),
     ), modules=("vgem", "loop", "crc32c_generic", "ext4"), ext4=True),
     Boot("fuzz", FUZZ, tiers=("um",)),
-    Boot("fuzz", FUZZ, tiers=QEMU, extra=("importer",)),
+    Boot("fuzz", FUZZ, tiers=STOCK, extra=("importer",), cmdline=FREE_IS_POISON),
+    Boot("fuzz", FUZZ, tiers=("debug", "kcsan"), extra=("importer",)),
     Boot("two-nodes", (
         Program("smoke"),
         Program("nodes"),
-    ), tiers=("6.1", "6.12"), qemu=TWO_NODES),
+    ), tiers=STOCK, qemu=TWO_NODES),
+    # Without ACPI nobody tells that kernel of nodes.
+    Boot("two-nodes", (
+        Program("nodes", ("fake",)),
+    ), tiers=("debug",), cmdline="numa=fake=2"),
 )
 
 CANARIES = (
@@ -113,4 +131,5 @@ CANARIES = (
     Canary("locks", r"possible circular locking dependency", ("debug",)),
     Canary("atomic", r"sleeping function called from invalid context", ("debug",)),
     Canary("shift", r"UBSAN: shift-out-of-bounds", ("debug",)),
+    Canary("race", r"KCSAN: data-race in .*\[canary\]", ("kcsan",)),
 )

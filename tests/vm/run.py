@@ -3,7 +3,7 @@
 """Usage: tests/vm/run.py [--smoke] [--tier NAME,...] [--boot NAME] [--program NAME] [--source DIR] [--build DIR] [--coverage]
                        [--long]
 
-Runs the module's tests in virtual machines: tiers um, 6.1, 6.12 and debug, as far as `make vm-images` made them. A program fails
+Runs the module's tests in virtual machines: tiers um, 6.1, 6.12, debug and kcsan, as far as `make vm-images` made them. A program fails
 by what it says ("not ok"), by its exit status, and by what the kernel's log says meanwhile. The last line is
 `N passed, N failed, N skipped`; what skips must be named in tests/skips.
   --smoke      one boot per tier, the programs marked so
@@ -36,6 +36,7 @@ import plan  # noqa: E402
 TAP = re.compile(r"^(not )?ok (\d+) - (.*?)(?:\s+# (.*))?$")
 KTAP = re.compile(r"^ {4,}(not )?ok (\d+)(?: -)? (\S.*)$")
 STEP_S = 120  # for steps that are no program
+SLOW = {"debug": 3, "kcsan": 3}  # times longer; most of it is what the checkers do, not the machine
 
 
 class Tally:
@@ -180,8 +181,9 @@ class Runner:
                 jobs.append(Job("load pinion", f"load pinion {loaded}".rstrip()))
                 jobs += [Job(f"load {name}", f"load {name}") for name in ours]
             env = ("/bin/env", *program.env) if program.env else ()
-            line = " ".join(("run", str(program.seconds), *env, f"/t/{program.name}", *program.args))
-            jobs.append(Job(program.name, line, program.seconds, program.allowed, program))
+            seconds = program.seconds * SLOW.get(self.image.name, 1)
+            line = " ".join(("run", str(seconds), *env, f"/t/{program.name}", *program.args))
+            jobs.append(Job(program.name, line, seconds, program.allowed, program))
         if self.image.leaks:
             jobs.append(Job("leaks", "leaks"))
         jobs += self.unload(ours)
@@ -344,8 +346,8 @@ def main():
     # Two runs in one folder would build into each other.
     lock = open(os.path.join(args.build, "lock"), "w", encoding="utf-8")
     fcntl.flock(lock, fcntl.LOCK_EX)
-    # The debug kernel takes too long for a smoke.
-    tiers = [t for t in args.tier.split(",") if t] or [t for t in images.TIERS if not (args.smoke and t == "debug")]
+    # The kernels that look for bugs take too long for a smoke.
+    tiers = [t for t in args.tier.split(",") if t] or [t for t in images.TIERS if not (args.smoke and t in ("debug", "kcsan"))]
     allowed = suite.allowed_skips()
     tallies = []
     for tier in tiers:

@@ -3,15 +3,18 @@
  * else. */
 #include <linux/delay.h>
 #include <linux/gfp.h>
+#include <linux/jiffies.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
+#include <linux/workqueue.h>
 
 static char *bug = "";
 module_param(bug, charp, 0444);
-MODULE_PARM_DESC(bug, "warn, badpage, leak, uaf, locks, atomic or shift");
+MODULE_PARM_DESC(bug, "warn, badpage, leak, uaf, locks, atomic, shift or race");
 
 static DEFINE_MUTEX(first);
 static DEFINE_MUTEX(second);
@@ -81,12 +84,38 @@ static int plant_shift(void)
 	return 0;
 }
 
+static unsigned long raced; /* two write it at once and tell nobody */
+static bool race_over;
+
+static void race_on(struct work_struct *work)
+{
+	while (!READ_ONCE(race_over)) {
+		raced++;
+		cond_resched();
+	}
+}
+static DECLARE_WORK(racer, race_on);
+
+static int plant_race(void)
+{
+	unsigned long end = jiffies + 5 * HZ;
+
+	queue_work(system_unbound_wq, &racer);
+	while (time_before(jiffies, end)) {
+		raced++;
+		cond_resched();
+	}
+	WRITE_ONCE(race_over, true);
+	flush_work(&racer);
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*plant)(void);
 } bugs[] = {
 	{ "warn", plant_warn },	  { "badpage", plant_badpage }, { "leak", plant_leak },	  { "uaf", plant_uaf },
-	{ "locks", plant_locks }, { "atomic", plant_atomic },	{ "shift", plant_shift },
+	{ "locks", plant_locks }, { "atomic", plant_atomic },	{ "shift", plant_shift }, { "race", plant_race },
 };
 
 static int __init canary_init(void)

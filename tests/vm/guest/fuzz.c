@@ -11,6 +11,7 @@
  */
 #define _GNU_SOURCE
 #include "fuzz.h"
+#include "fail.h"
 #include "import.h"
 
 #include <linux/dma-buf.h>
@@ -58,17 +59,12 @@ static bool dev_writes(int dev)
 /* A call; now and then with a failure of the kernel's own on its way. */
 static int call(int dev, unsigned int cmd, void *arg)
 {
-	char text[16];
 	int ret;
 
-	if (kernel_fails < 0 || !one_in(4))
-		return dev_call(dev, cmd, arg);
-	snprintf(text, sizeof(text), "%u", 1 + (unsigned int)roll(40));
-	if (write(kernel_fails, text, strlen(text)) < 0)
+	if (kernel_fails < 0 || !one_in(4) || !fail_arm(kernel_fails, 1 + roll(40)))
 		return dev_call(dev, cmd, arg);
 	ret = dev_call(dev, cmd, arg);
-	while (write(kernel_fails, "0", 1) < 0 && errno == EINTR)
-		;
+	atomic_fetch_add(&shared->kernel_failed, !fail_end(kernel_fails));
 	return ret;
 }
 
@@ -909,7 +905,7 @@ static double life_ends;
 static void *thread(void *seed)
 {
 	dice = (uintptr_t)seed;
-	kernel_fails = open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC);
+	kernel_fails = fail_open();
 	while (!atomic_load(&shared->stop) && mem_clock() < life_ends)
 		op_some(true);
 	return NULL;
@@ -1048,7 +1044,7 @@ static void counts(void)
 		if (!shared->worked[i] && (ops[i].always || (ops[i].run == op_import && import_is_there())))
 			wrong("%s never worked in %lu times", ops[i].name, shared->tried[i]);
 	}
-	printf("# %lu in all\n", all);
+	printf("# %lu in all; on the way of %lu of the calls a step of the kernel failed\n", all, shared->kernel_failed);
 	point("fuzz", "every operation worked");
 }
 
@@ -1067,18 +1063,8 @@ static int open_as(uid_t uid, int flags)
 
 static bool prepare(void)
 {
-	static const char *const kernel[][2] = {
-		{ "/proc/sys/vm/nr_hugepages", "4" },
-		{ "/sys/kernel/debug/failslab/ignore-gfp-wait", "N" },
-		{ "/sys/kernel/debug/failslab/verbose", "0" },
-		{ "/sys/kernel/debug/fail_page_alloc/ignore-gfp-wait", "N" },
-		{ "/sys/kernel/debug/fail_page_alloc/verbose", "0" },
-		{ "/sys/kernel/debug/fail_page_alloc/min-order", "0" },
-		{ "/sys/kernel/debug/fail_usercopy/verbose", "0" },
-	};
-
-	for (unsigned int i = 0; i < sizeof(kernel) / sizeof(kernel[0]); i++)
-		file_put(kernel[i][0], kernel[i][1]);
+	fail_prepare();
+	file_put("/proc/sys/vm/nr_hugepages", "4");
 	for (unsigned int i = 0; i < 3; i++)
 		if (!limit_set(i, limits[i].most))
 			wrong("%s cannot be set", limits[i].name);

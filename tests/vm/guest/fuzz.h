@@ -27,7 +27,7 @@ static struct shared {
 	_Atomic int stop;
 	_Atomic int said[WRONGS];
 	char why[WRONGS][256];
-	_Atomic uint64_t tried[OPS_MOST], worked[OPS_MOST];
+	_Atomic uint64_t tried[OPS_MOST], worked[OPS_MOST], kernel_failed;
 } * shared;
 
 /* The first of each kind is kept; the others follow from it more often than not. */

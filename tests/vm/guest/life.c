@@ -10,12 +10,10 @@
 #include "vgem.h"
 
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 
-#define BYTES  (3 * HUGE + 5 * PAGE)
-#define SEED   11
-#define MODULE "/mod/pinion.ko"
+#define BYTES (3 * HUGE + 5 * PAGE)
+#define SEED  11
 
 static int dev;
 static uint64_t base_bytes, base_buffers;
@@ -635,22 +633,6 @@ static void try_many_kills(void)
 }
 
 /* ---- the module ---------------------------------------------------------------------------------------------------- */
-
-static int module_remove(void)
-{
-	return syscall(SYS_delete_module, "pinion", O_NONBLOCK) ? -errno : 0;
-}
-
-static int module_insert(void)
-{
-	int fd = open(MODULE, O_RDONLY | O_CLOEXEC), ret;
-
-	if (fd < 0)
-		return -errno;
-	ret = syscall(SYS_finit_module, fd, "", 0) ? -errno : 0;
-	close(fd);
-	return ret;
-}
 
 /* With our own device closed, so that nothing but the state holds the module. */
 static void try_module_busy(void)

@@ -97,9 +97,24 @@ MEM uint64_t mem_free(void)
 	return mem_info("MemFree") + mem_cpu_lists();
 }
 
+/* What a kernel with KASAN keeps of what was freed, to see whether somebody still uses it. */
+MEM uint64_t mem_quarantine(void)
+{
+	char line[128];
+	bool found = false;
+	FILE *f = fopen("/proc/kallsyms", "re");
+
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = strstr(line, " kasan_quarantine_put\n");
+	if (f)
+		fclose(f);
+	return found ? mem_info("MemTotal") / 32 : 0;
+}
+
 /* Work that is put off gives memory back late: waits until as much is free as was, but for @slack. */
 MEM bool mem_free_again(uint64_t was, uint64_t slack)
 {
+	slack += mem_quarantine();
 	for (int i = 0; i < 100; i++) {
 		if (mem_free() + slack >= was)
 			return true;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Points of many small checks, and what a call that fails must leave as it was: the counts of INFO and the descriptors. */
+/*
+ * Points of many small checks, what a call that fails must leave as it was (the counts of INFO and the descriptors), and the
+ * module's parameters, going and coming.
+ */
 #ifndef PINION_VM_STATE_H
 #define PINION_VM_STATE_H
 
@@ -8,6 +11,7 @@
 
 #include <dirent.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 
 #define STATE __attribute__((unused)) static
 
@@ -151,6 +155,23 @@ STATE bool parameter_set(const char *name, unsigned long long value)
 	snprintf(text, sizeof(text), "%llu", value);
 	ret = file_put(path, text);
 	return expect(ret, 0, "%s = %s", path, text);
+}
+
+/* 0 or -errno: EBUSY or EWOULDBLOCK as long as somebody holds the module. */
+STATE int module_remove(void)
+{
+	return syscall(SYS_delete_module, "pinion", O_NONBLOCK) ? -errno : 0;
+}
+
+STATE int module_insert(void)
+{
+	int fd = open("/mod/pinion.ko", O_RDONLY | O_CLOEXEC), ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = syscall(SYS_finit_module, fd, "", 0) ? -errno : 0;
+	close(fd);
+	return ret;
 }
 
 #endif

@@ -134,7 +134,7 @@ static int import_table(struct import *import, void __user *arg)
 	if (!import->table)
 		return -EINVAL;
 	out.table = (uintptr_t)import->table;
-	out.max_mapping_bytes = dma_max_mapping_size(import->attach->dev);
+	out.max_mapping_bytes = min_t(u64, dma_max_mapping_size(import->attach->dev), dma_get_max_seg_size(import->attach->dev));
 	out.pages_entries = import->table->orig_nents;
 	out.device_entries = import->table->nents;
 	/* Nothing but the device's side: a debug kernel hides the pages from importers. */
@@ -335,8 +335,9 @@ static int __init importer_init(void)
 			devices[i] = NULL;
 			goto err;
 		}
-		dma_set_max_seg_size(&devices[i]->dev, UINT_MAX);
 	}
+	/* The other says nothing, as many drivers do. */
+	dma_set_max_seg_size(&devices[0]->dev, UINT_MAX);
 	ret = misc_register(&importer);
 	if (!ret)
 		return 0;

@@ -10,7 +10,8 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-/* Devices there are; each is a struct device of its own, with a 64-bit mask. */
+/* Devices there are; each is a struct device of its own, with a 64-bit mask. The first takes segments of any length, the second
+ * those of 64 KiB at most. */
 #define IMPORTER_DEVICES     2
 
 #define IMPORTER_TO_DEVICE   1 /* the device reads */
@@ -31,7 +32,7 @@ struct importer_table {
 	__u64 table;		 /* which one: equal only for the same */
 	__u64 bytes;		 /* of all entries, as the device sees them */
 	__u64 most_bytes;	 /* the longest entry */
-	__u64 max_mapping_bytes; /* dma_max_mapping_size() */
+	__u64 max_mapping_bytes; /* what an entry may be at most */
 	__u32 pages_entries;	 /* as they were made */
 	__u32 device_entries;	 /* as they were mapped */
 };
