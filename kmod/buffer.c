@@ -5,7 +5,6 @@
 #include <linux/dma-buf.h>
 #include <linux/mm.h>
 #include <linux/nodemask.h>
-#include <linux/pid_namespace.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -14,7 +13,6 @@
 #include "pages.h"
 #include "pin.h"
 #include "slice.h"
-#include "table.h"
 
 /* Terminated and printable, so that it can be shown anywhere; what is behind the end is zero. */
 static bool name_ok(const char *name)
@@ -40,11 +38,11 @@ static void show_name(struct dma_buf *dmabuf, const char *name)
 /* A slice over @pages becomes the call's dma-buf; the caller's reference of @pages is used up. */
 static int export(struct call *call, struct pages *pages, unsigned long first, unsigned long nr, u32 rights)
 {
-	struct dma_buf *dmabuf = slice_new(call->opener->payer, pages, first, nr, rights);
+	struct dma_buf *dmabuf = slice_new(call->session->payer, pages, first, nr, rights);
 
 	if (!IS_ERR(dmabuf)) {
 		show_name(dmabuf, pages->name);
-		call->dmabuf = dmabuf;
+		call->made = dmabuf->file;
 	}
 	pages_put(pages);
 	return PTR_ERR_OR_ZERO(dmabuf);
@@ -61,7 +59,7 @@ int buffer_alloc(struct call *call)
 	ret = call_reserve_fd(call);
 	if (ret)
 		return ret;
-	pages = pages_alloc(call->opener->payer, args);
+	pages = pages_alloc(call->session->payer, args);
 	if (IS_ERR(pages))
 		return PTR_ERR(pages);
 	args->fd = call->fd;
@@ -124,8 +122,8 @@ int buffer_pin(struct call *call)
 	ret = call_reserve_fd(call);
 	if (ret)
 		return ret;
-	pages = args->flags & PINION_PIN_FD ? pin_memfd(call->opener->payer, args, &rights) :
-					      pin_range(call->opener->payer, args);
+	pages = args->flags & PINION_PIN_FD ? pin_memfd(call->session->payer, args, &rights) :
+					      pin_range(call->session->payer, args);
 	if (IS_ERR(pages))
 		return PTR_ERR(pages);
 	args->out_fd = call->fd;
@@ -182,115 +180,5 @@ int buffer_info(struct call *call)
 		strscpy_pad(args->name, slice->pages->name, sizeof(args->name));
 	}
 	dma_buf_put(dmabuf);
-	return ret;
-}
-
-/* Rows gathered at once, under the table's lock; copied out without it. */
-#define ROWS_BYTES PAGE_SIZE
-#define ROWS (ROWS_BYTES / sizeof(struct pinion_list_buffer))
-
-struct gather {
-	const struct call *call;
-	struct pinion_list_buffer *row;
-	unsigned int nr, most;
-	u64 cursor;
-	struct pinion_list_buffer *others; /* NULL: rows of other users are rows */
-};
-
-static bool gather_row(struct slice *slice, void *data)
-{
-	struct gather *g = data;
-	struct pinion_list_buffer *row;
-	bool mine = uid_eq(payer_uid(slice->payer), payer_uid(g->call->opener->payer));
-
-	if (g->others && !mine) {
-		g->cursor = slice->id;
-		return false;
-	}
-	if (g->nr == g->most)
-		return true;
-	g->cursor = slice->id;
-	row = &g->row[g->nr++];
-	*row = (struct pinion_list_buffer){
-		.id = slice->id,
-		.pages_id = slice->pages->id,
-		.offset = (u64)slice->first << PAGE_SHIFT,
-		.bytes = (u64)slice->nr << PAGE_SHIFT,
-		.pages_bytes = (u64)pages_nr(slice->pages) << PAGE_SHIFT,
-		.huge_bytes = pages_huge_bytes(slice->pages),
-		.made_ns = slice->made_ns,
-		.uid = from_kuid_munged(current_user_ns(), payer_uid(slice->payer)),
-		.pid = pid_nr_ns(slice->maker, task_active_pid_ns(current)),
-		.kind = slice->pages->ops->kind,
-		.rights = slice->rights,
-		.buffers = 1,
-		.attachments = slice_attachments(slice),
-	};
-	strscpy(row->name, slice->pages->name, sizeof(row->name));
-	return false;
-}
-
-/* What the others hold, all of it, as one row: from the accounts, which do not count shared pages twice. */
-static bool others_row(const struct call *call, struct pinion_list_buffer *row)
-{
-	struct payer_use use;
-
-	payer_use(call->opener->payer, &use);
-	*row = (struct pinion_list_buffer){
-		.bytes = use.bytes - use.user_bytes,
-		.pages_bytes = use.bytes - use.user_bytes,
-		.uid = PINION_UID_OTHERS,
-		.buffers = use.buffers - use.user_buffers,
-	};
-	return row->buffers || row->bytes;
-}
-
-/* Rows of the caller's size: what it does not know is cut off, what we do not know is zero. */
-static int copy_rows(const struct pinion_list *args, const struct pinion_list_buffer *row, unsigned int nr, unsigned int done)
-{
-	char __user *to = (char __user *)(unsigned long)args->rows + (size_t)done * args->row_size;
-	size_t part = min_t(size_t, args->row_size, sizeof(*row));
-	unsigned int i;
-
-	for (i = 0; i < nr; i++, to += args->row_size) {
-		if (fault_here() || copy_to_user(to, &row[i], part) ||
-		    (args->row_size > part && clear_user(to + part, args->row_size - part)))
-			return -EFAULT;
-	}
-	return 0;
-}
-
-int buffer_list(struct call *call)
-{
-	struct pinion_list *args = &call->list;
-	struct pinion_list_buffer others;
-	struct gather g = { .call = call, .cursor = args->cursor, .others = call_writes(call) ? NULL : &others };
-	unsigned int done = 0;
-	int ret = 0;
-
-	if (args->kind != PINION_LIST_BUFFERS || args->reserved || !args->count ||
-	    args->row_size < sizeof(struct pinion_list_buffer))
-		return -EINVAL;
-	if (args->row_size > PAGE_SIZE)
-		return -E2BIG;
-	g.row = fault_here() ? NULL : kmalloc(ROWS_BYTES, GFP_KERNEL_ACCOUNT);
-	if (!g.row)
-		return -ENOMEM;
-	do {
-		g.nr = 0;
-		g.most = min_t(unsigned int, args->count - done, ROWS);
-		table_walk(g.cursor, gather_row, &g);
-		ret = copy_rows(args, g.row, g.nr, done);
-		done += g.nr;
-	} while (!ret && g.nr == ROWS && done < args->count && !fatal_signal_pending(current));
-	/* The row of others ends the walk, also where it is the one row that a call has room for. */
-	if (!ret && g.others && done < args->count && args->cursor != U64_MAX && others_row(call, &others)) {
-		ret = copy_rows(args, &others, 1, done);
-		done++;
-		g.cursor = U64_MAX;
-	}
-	kfree(g.row);
-	args->cursor = g.cursor;
-	args->out_count = done;
 	return ret;
 }

@@ -3,6 +3,7 @@
 #ifndef PINION_COMPAT_H
 #define PINION_COMPAT_H
 
+#include <linux/hrtimer.h>
 #include <linux/mm.h>
 
 static inline void compat_vm_flags_mod(struct vm_area_struct *vma, unsigned long set, unsigned long clear)
@@ -11,6 +12,16 @@ static inline void compat_vm_flags_mod(struct vm_area_struct *vma, unsigned long
 	vm_flags_mod(vma, set, clear);
 #else
 	vma->vm_flags = (vma->vm_flags | set) & ~clear;
+#endif
+}
+
+static inline void compat_hrtimer_init(struct hrtimer *timer, enum hrtimer_restart (*fires)(struct hrtimer *timer))
+{
+#ifdef PINION_HAS_HRTIMER_SETUP
+	hrtimer_setup(timer, fires, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
+#else
+	hrtimer_init(timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
+	timer->function = fires;
 #endif
 }
 
@@ -29,6 +40,13 @@ static inline long compat_pin_user_pages(unsigned long start, unsigned long nr, 
 #define COMPAT_NEEDS_SHMEM 1
 #else
 #define COMPAT_NEEDS_SHMEM 0
+#endif
+
+/* Whether io_uring cancels a command that waits. */
+#if defined(PINION_HAS_URING_CANCEL) && defined(CONFIG_IO_URING)
+#define COMPAT_CANCELS_URING 1
+#else
+#define COMPAT_CANCELS_URING 0
 #endif
 
 /* Whether PIN of a hugetlb memfd allocates what is absent. */

@@ -10,6 +10,7 @@
 #include <linux/sched/user.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <linux/string.h>
 
 #include "fault.h"
 
@@ -21,9 +22,18 @@ static unsigned long max_user_bytes;
 module_param(max_user_bytes, ulong, 0644);
 MODULE_PARM_DESC(max_user_bytes, "bytes that one user may pin; 0: 50 % of RAM");
 
-static unsigned int max_user_buffers = 16384;
-module_param(max_user_buffers, uint, 0644);
+/* By enum payer_object. */
+static unsigned int max_user[PAYER_OBJECTS] = { 16384, 64, 1024, 1024, 1024 };
+module_param_named(max_user_buffers, max_user[PAYER_BUFFERS], uint, 0644);
 MODULE_PARM_DESC(max_user_buffers, "buffers and slices that one user may hold");
+module_param_named(max_user_devices, max_user[PAYER_DEVICES], uint, 0644);
+MODULE_PARM_DESC(max_user_devices, "devices that one user may have added");
+module_param_named(max_user_sessions, max_user[PAYER_SESSIONS], uint, 0644);
+MODULE_PARM_DESC(max_user_sessions, "open files with counters that one user may have");
+module_param_named(max_user_claims, max_user[PAYER_CLAIMS], uint, 0644);
+MODULE_PARM_DESC(max_user_claims, "claims that one user may have made");
+module_param_named(max_user_watches, max_user[PAYER_WATCHES], uint, 0644);
+MODULE_PARM_DESC(max_user_watches, "watches and waits that one user may have");
 
 static bool memlock;
 module_param(memlock, bool, 0444);
@@ -35,13 +45,14 @@ struct payer {
 	kuid_t uid;
 	struct user_struct *account; /* of the uid: the same whoever of the uid opened */
 	u64 bytes;
-	u64 buffers;
+	u32 objects[PAYER_OBJECTS];
 };
 
 /* Guards the tree, the counts of every user and the totals. */
 static DEFINE_SPINLOCK(payer_lock);
 static struct rb_root payers = RB_ROOT;
-static u64 total_bytes, total_buffers;
+static u64 total_bytes;
+static u32 total_objects[PAYER_OBJECTS];
 
 static u64 ram_part(unsigned int percent)
 {
@@ -121,7 +132,7 @@ void payer_put(struct payer *payer)
 	spin_unlock(&payer_lock);
 	if (!last)
 		return;
-	WARN_ON_ONCE(payer->bytes || payer->buffers);
+	WARN_ON_ONCE(payer->bytes || memchr_inv(payer->objects, 0, sizeof(payer->objects)));
 	free_uid(payer->account);
 	kfree(payer);
 }
@@ -206,40 +217,44 @@ void payer_uncharge(struct charge *charge)
 	payer_put(charge->payer);
 }
 
-int payer_add_buffer(struct payer *payer)
+int payer_add(struct payer *payer, enum payer_object kind)
 {
 	int ret = 0;
 
 	spin_lock(&payer_lock);
-	if (payer->buffers >= READ_ONCE(max_user_buffers)) {
+	if (payer->objects[kind] >= READ_ONCE(max_user[kind])) {
 		ret = -ENOSPC;
 	} else {
-		payer->buffers++;
-		total_buffers++;
+		payer->objects[kind]++;
+		total_objects[kind]++;
 	}
 	spin_unlock(&payer_lock);
 	return ret;
 }
 
-void payer_remove_buffer(struct payer *payer)
+void payer_remove(struct payer *payer, enum payer_object kind)
 {
 	spin_lock(&payer_lock);
-	payer->buffers--;
-	total_buffers--;
+	payer->objects[kind]--;
+	total_objects[kind]--;
 	spin_unlock(&payer_lock);
 }
 
 void payer_use(struct payer *payer, struct payer_use *use)
 {
+	int kind;
+
 	spin_lock(&payer_lock);
 	*use = (struct payer_use){
 		.max_bytes = limit_bytes(),
 		.bytes = total_bytes,
 		.max_user_bytes = limit_user_bytes(),
 		.user_bytes = payer ? payer->bytes : 0,
-		.max_user_buffers = READ_ONCE(max_user_buffers),
-		.user_buffers = payer ? payer->buffers : 0,
-		.buffers = total_buffers,
 	};
+	for (kind = 0; kind < PAYER_OBJECTS; kind++) {
+		use->max_user[kind] = READ_ONCE(max_user[kind]);
+		use->user[kind] = payer ? payer->objects[kind] : 0;
+		use->all[kind] = total_objects[kind];
+	}
 	spin_unlock(&payer_lock);
 }

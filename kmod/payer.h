@@ -22,8 +22,19 @@ struct charge {
 	u64 bytes;
 };
 
+/* What is counted a piece. */
+enum payer_object {
+	PAYER_BUFFERS,
+	PAYER_DEVICES,
+	PAYER_SESSIONS,
+	PAYER_CLAIMS,
+	PAYER_WATCHES,
+	PAYER_OBJECTS,
+};
+
 struct payer_use {
-	u64 max_bytes, bytes, max_user_bytes, user_bytes, max_user_buffers, user_buffers, buffers;
+	u64 max_bytes, bytes, max_user_bytes, user_bytes;
+	u32 max_user[PAYER_OBJECTS], user[PAYER_OBJECTS], all[PAYER_OBJECTS];
 };
 
 /* The user of @cred's uid, with a reference. NULL: no memory. */
@@ -36,9 +47,9 @@ kuid_t payer_uid(const struct payer *payer);
 int payer_charge(struct payer *payer, u64 bytes, struct charge *charge);
 void payer_uncharge(struct charge *charge);
 
-/* One more slice of the user; -ENOSPC over the limit. */
-int payer_add_buffer(struct payer *payer);
-void payer_remove_buffer(struct payer *payer);
+/* One more object of the user; -ENOSPC over the limit. */
+int payer_add(struct payer *payer, enum payer_object kind);
+void payer_remove(struct payer *payer, enum payer_object kind);
 
 /* Limits and use of @payer, or with NULL of the module alone. */
 void payer_use(struct payer *payer, struct payer_use *use);

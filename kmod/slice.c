@@ -12,6 +12,7 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 
+#include "call.h"
 #include "compat.h"
 #include "fault.h"
 #include "table.h"
@@ -245,8 +246,8 @@ static int slice_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 
 static void slice_free(struct slice *slice)
 {
-	table_remove(slice);
-	payer_remove_buffer(slice->payer);
+	table_remove(&table_slices, slice->id);
+	payer_remove(slice->payer, PAYER_BUFFERS);
 	payer_put(slice->payer);
 	put_pid(slice->maker);
 	pages_put(slice->pages);
@@ -277,10 +278,10 @@ static struct slice *slice_make(struct payer *payer, struct pages *pages, unsign
 
 	if (!slice)
 		return ERR_PTR(-ENOMEM);
-	ret = payer_add_buffer(payer);
+	ret = payer_add(payer, PAYER_BUFFERS);
 	if (ret)
 		goto err_free;
-	ret = table_reserve(slice);
+	ret = table_reserve(&table_slices, &slice->id);
 	if (ret)
 		goto err_user;
 	slice->payer = payer_ref(payer);
@@ -293,27 +294,10 @@ static struct slice *slice_make(struct payer *payer, struct pages *pages, unsign
 	return slice;
 
 err_user:
-	payer_remove_buffer(payer);
+	payer_remove(payer, PAYER_BUFFERS);
 err_free:
 	kfree(slice);
 	return ERR_PTR(ret);
-}
-
-/*
- * The file, inode and name of a dma-buf are charged to the caller's cgroup by code that, at its limit, calls the killer. So more
- * than they need is charged first in a way that fails instead, and given back: then there is room for them, unless others of
- * the same cgroup take it meanwhile, who would meet the killer with any system call.
- */
-#define HEADROOM_ORDER 2
-
-static int headroom(void)
-{
-	struct page *page = fault_here() ? NULL : alloc_pages(GFP_KERNEL_ACCOUNT | GFP_MAYFAIL, HEADROOM_ORDER);
-
-	if (!page)
-		return -ENOMEM;
-	__free_pages(page, HEADROOM_ORDER);
-	return 0;
 }
 
 struct dma_buf *slice_new(struct payer *payer, struct pages *pages, unsigned long first, unsigned long nr, u32 rights)
@@ -325,7 +309,7 @@ struct dma_buf *slice_new(struct payer *payer, struct pages *pages, unsigned lon
 	slice = slice_make(payer, pages, first, nr, rights);
 	if (IS_ERR(slice))
 		return ERR_CAST(slice);
-	if (headroom()) {
+	if (call_headroom()) {
 		slice_free(slice);
 		return ERR_PTR(-ENOMEM);
 	}
@@ -341,7 +325,7 @@ struct dma_buf *slice_new(struct payer *payer, struct pages *pages, unsigned lon
 	}
 	/* From here on the dma-buf owns the slice. The pages never migrate: keep NUMA balancing from trying, again and again. */
 	mapping_set_gfp_mask(dmabuf->file->f_mapping, GFP_USER | __GFP_DMA);
-	table_publish(slice);
+	table_publish(&table_slices, slice->id, slice);
 	trace_pinion_slice_new(slice);
 	return dmabuf;
 }

@@ -26,8 +26,12 @@
 STAT_SHOW(bytes, use.bytes);
 STAT_SHOW(max_bytes, use.max_bytes);
 STAT_SHOW(max_user_bytes, use.max_user_bytes);
-STAT_SHOW(max_user_buffers, use.max_user_buffers);
-STAT_SHOW(buffers, use.buffers);
+STAT_SHOW(max_user_buffers, use.max_user[PAYER_BUFFERS]);
+STAT_SHOW(buffers, use.all[PAYER_BUFFERS]);
+STAT_SHOW(devices, use.all[PAYER_DEVICES]);
+STAT_SHOW(sessions, use.all[PAYER_SESSIONS]);
+STAT_SHOW(claims, use.all[PAYER_CLAIMS]);
+STAT_SHOW(watches, use.all[PAYER_WATCHES]);
 STAT_SHOW(poisoned_bytes, pages_poisoned_bytes());
 STAT_SHOW(unwiped_bytes, pages_unwiped_bytes());
 
@@ -37,6 +41,10 @@ static struct attribute *stat_attrs[] = {
 	&dev_attr_max_user_bytes.attr,
 	&dev_attr_max_user_buffers.attr,
 	&dev_attr_buffers.attr,
+	&dev_attr_devices.attr,
+	&dev_attr_sessions.attr,
+	&dev_attr_claims.attr,
+	&dev_attr_watches.attr,
 	&dev_attr_poisoned_bytes.attr,
 	&dev_attr_unwiped_bytes.attr,
 	NULL,
@@ -52,8 +60,9 @@ const struct attribute_group *stat_groups[] = {
 };
 
 /* /sys/kernel/debug/pinion/buffers: a line a slice, for root. */
-static bool show_slice(struct slice *slice, void *data)
+static bool show_slice(void *object, void *data)
 {
+	struct slice *slice = object;
 	struct seq_file *m = data;
 
 	seq_printf(m, "%llu pages=%llu offset=%lu bytes=%lu of=%lu huge=%llu kind=%d rights=%x uid=%u pid=%d attachments=%u name=%s\n",
@@ -66,7 +75,7 @@ static bool show_slice(struct slice *slice, void *data)
 
 static int slices_show(struct seq_file *m, void *unused)
 {
-	table_walk(0, show_slice, m);
+	table_walk(&table_slices, 0, show_slice, m);
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(slices);

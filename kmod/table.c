@@ -1,53 +1,76 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "table.h"
 
-#include <linux/atomic.h>
-#include <linux/mutex.h>
-#include <linux/xarray.h>
-
 #include "fault.h"
-#include "slice.h"
+#include "pages.h"
 
-static DEFINE_MUTEX(table_lock);
-static struct xarray table = XARRAY_INIT(table, XA_FLAGS_ACCOUNT);
-static atomic_long_t next_id = ATOMIC_LONG_INIT(0);
+struct table table_slices = TABLE_INIT(table_slices);
+struct table table_sessions = TABLE_INIT(table_sessions);
+struct table table_members = TABLE_INIT(table_members);
+struct table table_claims = TABLE_INIT(table_claims);
+struct table table_watches = TABLE_INIT(table_watches);
 
-int table_reserve(struct slice *slice)
+int table_reserve(struct table *table, u64 *id)
 {
-	/* Ids are not used again, so that a cursor of LIST stays in order. */
-	slice->id = atomic_long_inc_return(&next_id);
-	return fault_here() ? -ENOMEM : xa_reserve(&table, slice->id, GFP_KERNEL_ACCOUNT | GFP_MAYFAIL);
+	*id = atomic_long_inc_return(&table->next);
+	return fault_here() ? -ENOMEM : xa_reserve(&table->rows, *id, GFP_KERNEL_ACCOUNT | GFP_MAYFAIL);
 }
 
-void table_publish(struct slice *slice)
+void table_publish(struct table *table, u64 id, void *object)
 {
 	/* The node is there since table_reserve(). */
-	WARN_ON_ONCE(xa_err(xa_store(&table, slice->id, slice, 0)));
+	WARN_ON_ONCE(xa_err(xa_store(&table->rows, id, object, 0)));
 }
 
-void table_remove(struct slice *slice)
+void table_remove(struct table *table, u64 id)
 {
-	mutex_lock(&table_lock);
-	xa_erase(&table, slice->id);
-	mutex_unlock(&table_lock);
+	mutex_lock(&table->lock);
+	xa_erase(&table->rows, id);
+	mutex_unlock(&table->lock);
 }
 
-void table_walk(u64 after, bool (*each)(struct slice *slice, void *data), void *data)
+void *table_find(struct table *table, u64 id)
 {
-	struct slice *slice;
+	void *object = NULL;
+
+	mutex_lock(&table->lock);
+	if (id <= ULONG_MAX)
+		object = xa_load(&table->rows, id);
+	if (!object)
+		mutex_unlock(&table->lock);
+	return object;
+}
+
+void table_found(struct table *table)
+{
+	mutex_unlock(&table->lock);
+}
+
+void table_walk(struct table *table, u64 after, bool (*each)(void *object, void *data), void *data)
+{
 	unsigned long id;
+	void *object;
 
 	if (after >= ULONG_MAX)
 		return;
-	mutex_lock(&table_lock);
-	xa_for_each_start(&table, id, slice, after + 1)
-		if (each(slice, data))
+	mutex_lock(&table->lock);
+	xa_for_each_start(&table->rows, id, object, after + 1)
+		if (each(object, data))
 			break;
-	mutex_unlock(&table_lock);
+	mutex_unlock(&table->lock);
+}
+
+static void exit_one(struct table *table)
+{
+	WARN_ON(!xa_empty(&table->rows));
+	xa_destroy(&table->rows);
 }
 
 void table_exit(void)
 {
-	WARN_ON(!xa_empty(&table));
-	xa_destroy(&table);
+	exit_one(&table_slices);
+	exit_one(&table_sessions);
+	exit_one(&table_members);
+	exit_one(&table_claims);
+	exit_one(&table_watches);
 }

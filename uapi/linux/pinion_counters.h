@@ -120,26 +120,36 @@ static inline __u32 pinion_lane_end(const struct pinion_control *control, struct
 
 /* ---- read ---------------------------------------------------------------------------------------------------------- */
 
+/* Units in @parities of one side of a lane, submitted or completed; its cost. */
+static inline __u64 pinion_counts_ops(const struct pinion_count *count, __u32 parities)
+{
+	return ((parities & PINION_EVEN) ? pinion_load_acquire(&count[0].ops) : 0) +
+	       ((parities & PINION_ODD) ? pinion_load_acquire(&count[1].ops) : 0);
+}
+
+static inline __u64 pinion_counts_cost(const struct pinion_count *count)
+{
+	return pinion_load_acquire(&count[0].cost) + pinion_load_acquire(&count[1].cost);
+}
+
 static inline __u64 pinion_lane_completed(const struct pinion_lane *lane, __u32 parities)
 {
-	return ((parities & PINION_EVEN) ? pinion_load_acquire(&lane->completed[0].ops) : 0) +
-	       ((parities & PINION_ODD) ? pinion_load_acquire(&lane->completed[1].ops) : 0);
+	return pinion_counts_ops(lane->completed, parities);
 }
 
 static inline __u64 pinion_lane_submitted(const struct pinion_lane *lane, __u32 parities)
 {
-	return ((parities & PINION_EVEN) ? pinion_load_acquire(&lane->submitted[0].ops) : 0) +
-	       ((parities & PINION_ODD) ? pinion_load_acquire(&lane->submitted[1].ops) : 0);
+	return pinion_counts_ops(lane->submitted, parities);
 }
 
 static inline __u64 pinion_lane_completed_cost(const struct pinion_lane *lane)
 {
-	return pinion_load_acquire(&lane->completed[0].cost) + pinion_load_acquire(&lane->completed[1].cost);
+	return pinion_counts_cost(lane->completed);
 }
 
 static inline __u64 pinion_lane_submitted_cost(const struct pinion_lane *lane)
 {
-	return pinion_load_acquire(&lane->submitted[0].cost) + pinion_load_acquire(&lane->submitted[1].cost);
+	return pinion_counts_cost(lane->submitted);
 }
 
 /* What is pending in @parities over @n lanes: not below the truth when the first pass ended. What waits use. */
@@ -238,6 +248,66 @@ static inline void pinion_flush_arm(struct pinion_control *const *control, __u32
 
 	for (i = 0; i < n; i++)
 		pinion_store(&control[i]->armed, armed);
+}
+
+/* ---- flush: by one who keeps looking, for many at once (the module), over a session's lanes of one device --------- */
+
+/*
+ * Flushes have numbers. Each turn of a session drains its idle parity, flips, and drains the other; it covers the flushes that
+ * were begun before its flip. The epoch is kept here and only ever written to the control words.
+ */
+#define PINION_TURN_NONE 0
+#define PINION_TURN_DRAIN_IDLE 1
+#define PINION_TURN_DRAIN_OLD 2
+
+struct pinion_turns {
+	__u64 wanted;	/* the last flush that waits for this session */
+	__u64 covering; /* the last one that the turn in progress will cover */
+	__u64 covered;
+	__u32 epoch; /* bit 0 is the parity of new units */
+	__u32 state; /* PINION_TURN_* */
+};
+
+/* The parities that must be empty for the next step; 0: there is none to take. */
+static inline __u32 pinion_turn_asks(const struct pinion_turns *t)
+{
+	if (t->state == PINION_TURN_NONE)
+		return t->wanted > t->covered ? PINION_BOTH : 0;
+	return PINION_PARITY(t->epoch + 1);
+}
+
+/*
+ * The next step, where @empty says whether the parities that pinion_turn_asks() named were empty at an instant after flush
+ * @flushes, the last one there is, began. 0: not before they are. Else to be called again; @show: the epoch must go to the
+ * control words first.
+ */
+static inline int pinion_turn_step(struct pinion_turns *t, __u64 flushes, int empty, int *show)
+{
+	*show = 0;
+	if (t->state == PINION_TURN_NONE) {
+		t->covering = flushes;
+		/* Nothing at all in flight is as good as a turn. */
+		if (empty) {
+			t->covered = flushes;
+			return 1;
+		}
+		/* For a lane that was bound since, or a word that its writer spoiled. */
+		*show = 1;
+		t->state = PINION_TURN_DRAIN_IDLE;
+		return 1;
+	}
+	if (!empty)
+		return 0;
+	if (t->state == PINION_TURN_DRAIN_IDLE) {
+		t->covering = flushes;
+		t->epoch++;
+		*show = 1;
+		t->state = PINION_TURN_DRAIN_OLD;
+		return 1;
+	}
+	t->covered = t->covering;
+	t->state = PINION_TURN_NONE;
+	return 1;
 }
 
 /* ---- the memfd ground: who owns a page ----------------------------------------------------------------------------- */
