@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model_memory.h"
+#include "model_module.h"
 
 static const struct pinion_lane *const *all_lanes(void)
 {
@@ -14,7 +15,7 @@ static const struct pinion_lane *const *all_lanes(void)
 	return lane;
 }
 
-static struct pinion_control *const *all_controls(void)
+struct pinion_control *const *call_controls(void)
 {
 	static struct pinion_control *control[2];
 
@@ -50,7 +51,7 @@ static void call_end(unsigned int t, const struct thread *th, struct outcome *o)
 
 static void call_start(struct outcome *o)
 {
-	struct pinion_control *const *control = all_controls();
+	struct pinion_control *const *control = call_controls();
 	__u32 second;
 
 	o->lanes = pinion_load_acquire(&roster.lanes);
@@ -63,7 +64,7 @@ static void call_start(struct outcome *o)
 	o->again = is(TRUST_PREDECESSOR) && second != o->word;
 }
 
-static __s64 high_of(__u32 lanes, __u32 parities)
+__s64 call_high(__u32 lanes, __u32 parities)
 {
 	const struct pinion_lane *const *lane = all_lanes();
 	__u64 sum = 0;
@@ -102,7 +103,7 @@ static void call_drain(const struct thread *th, struct outcome *o)
 	o->lanes = 0;
 	if (owner_counts(pinion_load_acquire(&roster.owner))) {
 		o->lanes = pinion_load_acquire(&roster.lanes);
-		o->empty = high_of(o->lanes, parities) == 0;
+		o->empty = call_high(o->lanes, parities) == 0;
 	}
 	if (!is(NO_SEQ_CHECK) && pinion_load_acquire(&roster.seq) != seq)
 		o->empty = 0;
@@ -119,10 +120,28 @@ static void call_read(struct outcome *o)
 		if (model.cfg->reader == READ_SUM)
 			o->sum = pinion_lanes_sum(all_lanes(), lanes);
 		else
-			o->sum.high = high_of(lanes, model.cfg->reader);
+			o->sum.high = call_high(lanes, model.cfg->reader);
 	}
 	if (is(LOW_FROM_FIRST))
 		o->sum.low = o->sum.high;
+	o->again = !is(NO_SEQ_CHECK) && pinion_load_acquire(&roster.seq) != seq;
+}
+
+/* By window: the lanes are those that LIST shows, and where something is not in the page, the module is asked instead. */
+static void call_read_window(struct outcome *o)
+{
+	__u32 lanes = 0;
+	__u64 seq;
+
+	if (is(LIST_FIRST))
+		lanes = pinion_load_acquire(&roster.lanes);
+	seq = pinion_load_acquire(&roster.seq);
+	o->asked = pinion_load_acquire(&roster.held) != 0;
+	if (o->asked)
+		return;
+	if (!is(LIST_FIRST))
+		lanes = pinion_load_acquire(&roster.lanes);
+	o->sum = pinion_lanes_sum(all_lanes(), lanes);
 	o->again = !is(NO_SEQ_CHECK) && pinion_load_acquire(&roster.seq) != seq;
 }
 
@@ -166,7 +185,7 @@ static void call_retire(struct pinion_lane *lane)
 static void call_arm(struct outcome *o)
 {
 	o->lanes = 2;
-	pinion_flush_arm(all_controls(), 2, 1);
+	pinion_flush_arm(call_controls(), 2, 1);
 	pinion_fence();
 }
 
@@ -190,13 +209,18 @@ struct op call_run(const struct state *s, unsigned int t, struct outcome *o, int
 		call_drain(th, o);
 		break;
 	case CALL_FLIP:
-		pinion_flush_flip(all_controls(), th->arg, (__u32)model.first[WORD_EPOCH] + th->local);
+		pinion_flush_flip(call_controls(), th->arg, (__u32)model.first[WORD_EPOCH] + th->local);
 		break;
 	case CALL_ARM:
 		call_arm(o);
 		break;
 	case CALL_READ:
-		call_read(o);
+		if (model.cfg->module)
+			call_read_window(o);
+		else if (model.cfg->reader == READ_SESSIONS)
+			module_call(s, th, o);
+		else
+			call_read(o);
 		break;
 	case CALL_BUMP:
 		if (is(BUMP_NO_FENCE))
@@ -213,6 +237,8 @@ struct op call_run(const struct state *s, unsigned int t, struct outcome *o, int
 	case CALL_GROW:
 		pinion_store_release(&roster.lanes, 2);
 		break;
+	default:
+		module_call(s, th, o);
 	}
 	return replay_end(stale);
 }

@@ -11,7 +11,10 @@ struct outcome {
 	__u32 lanes;
 	int empty;
 	int again;
+	int asked; /* told to ask the module */
+	int marked;
 	struct pinion_sum sum;
+	__u8 own[LANE_WORDS];
 };
 
 /*
@@ -19,6 +22,10 @@ struct outcome {
  * @stale says that something it has loaded is different by now.
  */
 struct op call_run(const struct state *s, unsigned int t, struct outcome *o, int *stale);
+
+/* What pends in @parities of the first @lanes lanes, read as the protocol does or wrong on purpose. */
+__s64 call_high(__u32 lanes, __u32 parities);
+struct pinion_control *const *call_controls(void);
 
 /* What a reading with these loads comes to. */
 struct pinion_sum call_read_with(const struct state *s, const __u8 *log, unsigned int done);

@@ -47,6 +47,8 @@ static unsigned int word_at(const void *p)
 		return WORD_OWNER;
 	if (p == &roster.lanes)
 		return WORD_ROSTER;
+	if (p == &roster.held)
+		return WORD_HELD;
 	abort();
 }
 
@@ -153,8 +155,9 @@ static void set_up_written(const struct config *cfg)
 	model.written[WORD_EPOCH] = model.written[WORD_EPOCH + 1] = cfg->flushes != 0;
 	model.written[WORD_ARMED] = model.written[WORD_ARMED + 1] = cfg->sleep != 0;
 	model.written[WORD_SEQ] = cfg->kill || cfg->grow;
-	model.written[WORD_OWNER] = cfg->kill;
-	model.written[WORD_ROSTER] = cfg->grow;
+	model.written[WORD_OWNER] = cfg->kill && !cfg->module;
+	model.written[WORD_ROSTER] = cfg->grow || cfg->module;
+	model.written[WORD_HELD] = cfg->module;
 }
 
 void memory_setup(void)
@@ -168,7 +171,7 @@ void memory_setup(void)
 		model.first[w] = cfg->start;
 	model.first[WORD_EPOCH] = cfg->epoch[0];
 	model.first[WORD_EPOCH + 1] = cfg->epoch[1];
-	model.first[WORD_ROSTER] = cfg->grow ? 1 : 2;
+	model.first[WORD_ROSTER] = cfg->turns || cfg->module ? 0 : cfg->grow ? 1 : 2;
 }
 
 /* Its only writer: the protocol says that there is one, memory_commit() checks it, memory_private() builds on it. */
@@ -186,7 +189,7 @@ int memory_owns(const struct state *s, unsigned int t, unsigned int word)
 	case FLUSHER:
 		return word >= WORD_EPOCH && word < WORD_SEQ;
 	case TAKER:
-		return s->ghost.killed && (counts(word) || word == WORD_SEQ || word == WORD_OWNER);
+		return s->ghost.killed && (counts(word) || word == WORD_SEQ || word == WORD_OWNER || word == WORD_HELD);
 	default:
 		return 0;
 	}
@@ -206,7 +209,7 @@ __u8 memory_view(const struct state *s, unsigned int t, unsigned int word)
 /* Costs are looked at by a sum and by a takeover only. */
 static int unseen(const struct state *s, const struct op *op)
 {
-	int costs = model.cfg->reader == READ_SUM || model.cfg->kill;
+	int costs = model.cfg->reader == READ_SUM || model.cfg->kill || model.cfg->shrink;
 
 	if (op->word == WORD_HANDOVER)
 		return 1;
@@ -234,7 +237,9 @@ static void memory_commit(struct state *s, unsigned int t, const struct op *op)
 	}
 	if (!memory_owns(s, t, op->word))
 		broke(TWO_WRITERS);
-	if ((counts(op->word) || op->word == WORD_SEQ) && (op->raw == 255 || op->raw < s->mem[op->word]))
+	/* The module zeroes what it has taken over. */
+	if ((counts(op->word) || op->word == WORD_SEQ) && !(t == TAKER && model.cfg->module) &&
+	    (op->raw == 255 || op->raw < s->mem[op->word]))
 		broke(WENT_DOWN);
 	s->mem[op->word] = op->raw;
 	if (counts(op->word) && s->mem[op->word | WORD_COMPLETED] > s->mem[op->word & ~WORD_COMPLETED])
@@ -342,7 +347,7 @@ void memory_access(struct state *s, unsigned int t)
 	if (op.kind == OP_LOAD) {
 		op.raw = memory_view(s, t, op.word);
 		th->log[th->loads++] = op.raw;
-		if (th->call == CALL_READ && counts(op.word))
+		if (th->call == CALL_READ && counts(op.word) && model.cfg->reader != READ_SESSIONS)
 			fold(th, &op);
 		truth_loaded(s, t, &op);
 	} else if (op.kind != OP_FENCE) {

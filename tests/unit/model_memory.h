@@ -12,6 +12,7 @@ struct memory_roster {
 	__u64 seq;
 	__u32 owner;
 	__u32 lanes;
+	__u32 held;
 };
 extern struct memory_roster roster;
 

@@ -44,7 +44,7 @@ unsigned int path_length(void)
 
 static const char *word_name(unsigned int word, char *out, size_t size)
 {
-	static const char *const single[] = { "roster seq", "owner word", "roster lanes" };
+	static const char *const single[] = { "roster seq", "owner word", "roster lanes", "hand-over", "held" };
 
 	if (counts(word))
 		snprintf(out, size, "lane %u %s[%u].%s", word / LANE_WORDS,
@@ -70,7 +70,8 @@ static void print_move(unsigned int i)
 {
 	static const char *const actor[] = { "A", "B", "flusher", "taker", "reader" };
 	static const char *const call[] = { "",	      "begin: ", "end: ",    "start: ", "drain: ", "flip: ", "arm: ",
-					    "read: ", "bump: ",	 "retire: ", "own: ",	"grow: ",  "" };
+					    "read: ", "bump: ",	 "retire: ", "own: ",	"grow: ",  "look: ",
+					    "show: ", "lock: ",	 "unbind: ", "hold: ",	"unlock: ", "" };
 	const struct move *move = &path[i].move;
 
 	printf("  %3u %-8s", i + 1, actor[move->thread]);
@@ -87,6 +88,9 @@ static void print_move(unsigned int i)
 		break;
 	case MOVE_FLUSH:
 		printf("starts a flush\n");
+		break;
+	case MOVE_LOCK:
+		printf("takes the lock\n");
 		break;
 	case MOVE_DIE:
 		printf("dies\n");

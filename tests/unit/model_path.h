@@ -5,7 +5,7 @@
 
 #include "model_state.h"
 
-enum move_kind { MOVE_STEP, MOVE_DRAIN, MOVE_BEGIN, MOVE_END, MOVE_FLUSH, MOVE_DIE, MOVE_KILL };
+enum move_kind { MOVE_STEP, MOVE_DRAIN, MOVE_BEGIN, MOVE_END, MOVE_FLUSH, MOVE_LOCK, MOVE_DIE, MOVE_KILL };
 
 struct move {
 	__u8 kind;

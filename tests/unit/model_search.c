@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "model_memory.h"
+#include "model_module.h"
 #include "model_path.h"
 #include "model_threads.h"
 #include "model_truth.h"
@@ -97,10 +98,9 @@ static __u64 mix(__u64 x, __u64 factor)
 static unsigned int canonical(const struct state *s, __u8 *out)
 {
 	const struct thread *th;
-	unsigned int t, n = sizeof(s->mem) + sizeof(s->ghost);
+	unsigned int t, n = offsetof(struct state, thread);
 
-	memcpy(out, s->mem, sizeof(s->mem));
-	memcpy(out + sizeof(s->mem), &s->ghost, sizeof(s->ghost));
+	memcpy(out, s, n);
 	for (t = 0; t < THREADS; t++) {
 		th = &s->thread[t];
 		memcpy(out + n, th, offsetof(struct thread, next));
@@ -161,6 +161,9 @@ static unsigned int list_moves(const struct state *s, struct move *moves)
 	}
 	if (thread_may_flush(s))
 		n = add(moves, n, MOVE_FLUSH, FLUSHER, 0);
+	for (t = WRITER_B; t <= TAKER; t++)
+		if (module_may_lock(s, t))
+			n = add(moves, n, MOVE_LOCK, t, 0);
 	return n;
 }
 
@@ -193,6 +196,9 @@ static void make(struct state *s, const struct move *move)
 		break;
 	case MOVE_FLUSH:
 		thread_flush(s);
+		break;
+	case MOVE_LOCK:
+		module_lock(s, move->thread);
 		break;
 	case MOVE_DIE:
 		thread_die(s, move->thread);

@@ -20,7 +20,8 @@ enum word {
 	WORD_OWNER,
 	WORD_ROSTER,
 	WORD_HANDOVER, /* not a word: the release by which a unit's work is made visible */
-	WORDS = 24,
+	WORD_HELD,     /* the module's: it has counts that the page does not show */
+	WORDS = 25,
 };
 
 #define LANE_WORDS     8
@@ -77,6 +78,20 @@ enum mutant {
 	NO_ARM_CHECK,	   /* the sleeper does not look again after arming */
 	END_PLAIN,	   /* end stores completed without release */
 	BUMP_NO_FENCE,	   /* the sequence is bumped without a fence */
+	TURN_COVERS_ALL,   /* a turn covers what was begun after its flip as well */
+	TURN_NO_IDLE,	   /* a turn flips without draining the idle parity */
+	TURN_NO_OLD,	   /* a turn ends with its flip */
+	TURN_NO_SHOW,	   /* a turn does not write the control words */
+	TURN_UNLOCKED,	   /* flushes begin between a look and the step it is for */
+	BOUND_STALE,	   /* a lane is bound without the epoch in its control word */
+	DROP_NO_BUMP,	   /* the module gives a lane back without a bump */
+	DROP_BUMP_AFTER,   /* with the one after it alone */
+	DROP_BUMP_BEFORE,  /* with both before it, outside of the lock */
+	DROP_NO_HELD,	   /* and does not say that it keeps counts of the lane */
+	DROP_HELD_OPS,	   /* or does where they are units, not where they are cost alone */
+	LIST_FIRST,	   /* the reader by window looks at the sequence after it has listed the lanes */
+	DROP_FORGETS,	   /* what the lane had counted is not kept */
+	BY_SESSION,	   /* the module's reader makes all passes of a session before the next session's */
 };
 
 enum cross {
@@ -94,6 +109,8 @@ enum order { ORDER_SC, ORDER_TSO, ORDER_RELAXED };
 
 /* A sum in three passes, or pinion_lanes_high() of the parities 1, 2 or 3. */
 #define READ_SUM 4
+/* Each lane is a session's of its own: the module's count_read() over both. */
+#define READ_SESSIONS 5
 
 /* One bounded world. Zero is none of it. */
 struct config {
@@ -111,6 +128,11 @@ struct config {
 	__u8 takers;  /* how many take over, if any; all but the last may die of it */
 	__u8 grow;    /* the second lane is added while others count */
 	__u8 sleep;   /* the flusher sleeps and is woken by end only: 1, or by a backstop too: 2 */
+	__u8 turns;   /* the flusher is the module's: flushes begin whenever its lock is free, and share its turns */
+	__u8 foreign; /* bit n: flush n + 1 is one of this device that does not wait for this session */
+	__u8 module;  /* whose owner is killed, is taken off by the module: lanes are given back, the page is zeroed */
+	__u8 shrink;  /* the second lane is given back while others count */
+	__u8 large;   /* only above the common scale */
 	__u32 epoch[2];
 	__u64 start; /* what every counter shows at first */
 };
@@ -130,6 +152,12 @@ enum call {
 	CALL_RETIRE,
 	CALL_OWN,
 	CALL_GROW,
+	CALL_LOOK,
+	CALL_SHOW,
+	CALL_LOCK,
+	CALL_UNBIND,
+	CALL_HOLD,
+	CALL_UNLOCK,
 	CALL_OVER, /* this thread does no more */
 };
 
@@ -206,9 +234,19 @@ struct ghost {
 	__u8 kicked; /* an end said that someone sleeps, since the last drain began */
 };
 
+/* What the module keeps of the session under its lock; the epoch above its first value. */
+struct kept {
+	__u8 wanted, covering, covered, epoch, state;
+	__u8 flushes;	      /* begun */
+	__u8 must[4];	      /* of each: what it must see ended */
+	__u8 own[LANE_WORDS]; /* counts of lanes that were given back */
+	__u8 locked;	      /* by the one who takes the session off */
+};
+
 struct state {
 	__u8 mem[WORDS];
 	struct ghost ghost;
+	struct kept kept;
 	struct thread thread[THREADS];
 };
 
@@ -233,6 +271,11 @@ enum reached {
 	REACHED_SPLIT = 8,    /* a flusher died while the control words differed */
 	REACHED_AGAIN = 16,   /* a reading was made again */
 	REACHED_HELD = 32,    /* a flush ended before units that had begun after its flip */
+	REACHED_IDLE = 64,    /* a turn waited for its idle parity */
+	REACHED_JOINED = 128, /* a flush was covered by a turn that had begun before it */
+	REACHED_MISSED = 256, /* a flush began after the flip of the turn in progress */
+	REACHED_OWN = 512,    /* a look met counts of a lane that was given back */
+	REACHED_ASKED = 1024, /* a reader by window was told to ask the module */
 };
 
 extern struct model model;

@@ -5,11 +5,12 @@
 
 #include "model_calls.h"
 #include "model_memory.h"
+#include "model_module.h"
 #include "model_truth.h"
 
 /* ---- what comes after a call ------------------------------------------------------------------------------------ */
 
-static void enter(struct thread *th, enum call call)
+void thread_enter(struct thread *th, enum call call)
 {
 	th->call = call;
 	th->done = 0;
@@ -29,14 +30,14 @@ static void after_begin(struct state *s, unsigned int t, const struct outcome *o
 	if ((*unit & UNIT_LIFE) == BEGINNING)
 		*unit += OPEN - BEGINNING;
 	memory_hand_over(s, t, th->arg);
-	enter(th, CALL_NONE);
+	thread_enter(th, CALL_NONE);
 }
 
 static void after_end(struct state *s, struct thread *th, const struct outcome *o)
 {
 	struct thread *flusher = &s->thread[FLUSHER];
 
-	enter(th, CALL_NONE);
+	thread_enter(th, CALL_NONE);
 	if (!o->word || flusher->call == CALL_NONE || model.cfg->sleep != 1)
 		return;
 	s->ghost.kicked = 1;
@@ -49,7 +50,7 @@ static void after_end(struct state *s, struct thread *th, const struct outcome *
 
 static void flush_ended(struct state *s, struct thread *th)
 {
-	enter(th, CALL_NONE);
+	thread_enter(th, CALL_NONE);
 	if (model.cfg->bare)
 		truth_flush_over(s);
 	else
@@ -65,13 +66,13 @@ static void after_start(struct state *s, struct thread *th, const struct outcome
 	th->phase = 0;
 	if (o->again) {
 		th->phase = 1;
-		enter(th, CALL_DRAIN);
+		thread_enter(th, CALL_DRAIN);
 	} else if (model.cfg->bare || is(NO_IDLE_DRAIN) || is(FLIP_FIRST)) {
 		th->phase = !is(FLIP_FIRST);
 		th->local++;
-		enter(th, CALL_FLIP);
+		thread_enter(th, CALL_FLIP);
 	} else {
-		enter(th, CALL_DRAIN);
+		thread_enter(th, CALL_DRAIN);
 	}
 }
 
@@ -87,10 +88,10 @@ static void drain_failed(struct state *s, struct thread *th, int stale)
 		s->ghost.kicked = 0;
 	}
 	if (model.cfg->sleep && !s->mem[WORD_ARMED] && !th->waiting) {
-		enter(th, CALL_ARM);
+		thread_enter(th, CALL_ARM);
 		return;
 	}
-	enter(th, CALL_DRAIN);
+	thread_enter(th, CALL_DRAIN);
 	th->waiting = !stale;
 	if (!stale)
 		model.reached |= REACHED_WAIT;
@@ -101,16 +102,16 @@ static void after_drain(struct state *s, struct thread *th, const struct outcome
 	if (o->lanes > th->arg) {
 		th->arg = o->lanes;
 		s->ghost.stage[1] = is(NO_FLIP_AGAIN) ? 1 + th->phase : 0;
-		enter(th, is(NO_FLIP_AGAIN) ? CALL_DRAIN : CALL_FLIP);
+		thread_enter(th, is(NO_FLIP_AGAIN) ? CALL_DRAIN : CALL_FLIP);
 	} else if (!o->empty) {
 		drain_failed(s, th, stale);
 	} else if (th->phase == 0) {
 		th->phase = 1;
 		if (!is(FLIP_FIRST)) {
 			th->local++;
-			enter(th, CALL_FLIP);
+			thread_enter(th, CALL_FLIP);
 		} else {
-			enter(th, CALL_DRAIN);
+			thread_enter(th, CALL_DRAIN);
 		}
 	} else {
 		flush_ended(s, th);
@@ -122,12 +123,12 @@ static void after_flip(struct state *s, struct thread *th)
 	if (model.cfg->bare || (is(NO_OLD_DRAIN) && th->phase))
 		flush_ended(s, th);
 	else
-		enter(th, CALL_DRAIN);
+		thread_enter(th, CALL_DRAIN);
 }
 
 static void after_arm(struct state *s, struct thread *th)
 {
-	enter(th, CALL_DRAIN);
+	thread_enter(th, CALL_DRAIN);
 	if (is(NO_ARM_CHECK)) {
 		th->waiting = !s->ghost.kicked;
 		s->ghost.kicked = 0;
@@ -136,12 +137,17 @@ static void after_arm(struct state *s, struct thread *th)
 
 static void after_read(struct state *s, struct thread *th, const struct outcome *o)
 {
-	if (!o->again) {
+	if (o->asked) {
+		model.reached |= REACHED_ASKED;
+		thread_enter(th, CALL_OVER);
+	} else if (!o->again) {
+		if (o->marked)
+			broke(INEXACT);
 		truth_read(s, o->sum);
-		enter(th, CALL_OVER);
+		thread_enter(th, CALL_OVER);
 	} else {
 		model.reached |= REACHED_AGAIN;
-		enter(th, CALL_READ);
+		thread_enter(th, CALL_READ);
 	}
 	truth_read_begin(s);
 }
@@ -155,7 +161,7 @@ static void taker_next(struct state *s, struct thread *th)
 	struct thread *heir = &s->thread[WRITER_A];
 
 	do {
-		enter(th, steps[th->phase++]);
+		thread_enter(th, steps[th->phase++]);
 	} while (th->call == CALL_BUMP && is(NO_BUMP_BEFORE) && th->phase == 1);
 	if (th->call == CALL_RETIRE)
 		th->arg = steps[th->phase] == CALL_RETIRE ? 0 : 1;
@@ -164,9 +170,9 @@ static void taker_next(struct state *s, struct thread *th)
 	memcpy(heir->buffer, th->buffer, sizeof(th->buffer));
 	heir->depth = th->depth;
 	th->depth = 0;
-	enter(heir, CALL_NONE);
+	thread_enter(heir, CALL_NONE);
 	if (!heir->depth)
-		enter(&s->thread[WRITER_B], CALL_NONE);
+		thread_enter(&s->thread[WRITER_B], CALL_NONE);
 }
 
 /*
@@ -180,7 +186,7 @@ static void grow_next(struct thread *th)
 	static const __u8 before[] = { CALL_BUMP, CALL_GROW, CALL_NONE };
 	const __u8 *steps = is(GROW_NO_BUMP) ? none : is(GROW_BUMP_BEFORE) ? before : after;
 
-	enter(th, steps[th->phase++]);
+	thread_enter(th, steps[th->phase++]);
 	if (th->call == CALL_NONE)
 		th->phase = 0;
 }
@@ -189,6 +195,8 @@ static void go_on(struct state *s, unsigned int t, const struct outcome *o, int 
 {
 	struct thread *th = &s->thread[t];
 
+	if (module_go_on(s, t, o, stale))
+		return;
 	switch (th->call) {
 	case CALL_BEGIN:
 		after_begin(s, t, o);
@@ -229,7 +237,7 @@ void thread_advance(struct state *s, unsigned int t)
 
 	for (;;) {
 		th->next = (struct op){ OP_NONE, 0, 0, TAG_NONE };
-		if (th->call == CALL_NONE || th->call == CALL_OVER || th->waiting)
+		if (th->call == CALL_NONE || th->call == CALL_OVER || th->call == CALL_LOCK || th->waiting)
 			return;
 		th->next = call_run(s, t, &o, &stale);
 		if (th->next.kind == OP_NONE)
@@ -245,6 +253,8 @@ int thread_ready(const struct state *s, unsigned int t)
 {
 	unsigned int kind = s->thread[t].next.kind;
 
+	if (module_blocks(s, t))
+		return 0;
 	return kind == OP_LOAD || ((kind == OP_STORE || kind == OP_RELEASE) && model.cfg->order == ORDER_SC);
 }
 
@@ -261,7 +271,7 @@ void thread_drain(struct state *s, unsigned int t, unsigned int i)
 	/* The second writer of a new owner starts when everyone can see that owner. */
 	if (t == WRITER_A && s->ghost.incarnation == 2 && s->mem[WORD_OWNER] == OWNER_TWO &&
 	    s->thread[WRITER_B].call == CALL_OVER && !is(OUTLIVES_MARK))
-		enter(&s->thread[WRITER_B], CALL_NONE);
+		thread_enter(&s->thread[WRITER_B], CALL_NONE);
 }
 
 /* ---- writers ---------------------------------------------------------------------------------------------------- */
@@ -311,14 +321,14 @@ int thread_may_end(const struct state *s, unsigned int t, unsigned int unit)
 		if (g->unit[i] == g->unit[unit] &&
 		    ((model.of_writer[0] >> i) & 1) == ((model.of_writer[0] >> unit) & 1) &&
 		    ((g->handed >> i) & 1) == ((g->handed >> unit) & 1) &&
-		    ((g->must >> i) & 1) == ((g->must >> unit) & 1))
+		    ((g->must >> i) & 1) == ((g->must >> unit) & 1) && module_waits(s, i) == module_waits(s, unit))
 			return 0;
 	return 1;
 }
 
 static void enter_unit(struct state *s, unsigned int t, enum call call, unsigned int unit)
 {
-	enter(&s->thread[t], call);
+	thread_enter(&s->thread[t], call);
 	s->thread[t].arg = unit;
 	thread_advance(s, t);
 	if (thread_ready(s, t))
@@ -346,13 +356,19 @@ int thread_may_flush(const struct state *s)
 {
 	const struct thread *th = &s->thread[FLUSHER];
 
+	if (model.cfg->turns)
+		return module_may_flush(s);
 	return s->ghost.flushes && th->call == CALL_NONE && th->depth == 0;
 }
 
 void thread_flush(struct state *s)
 {
+	if (model.cfg->turns) {
+		module_flush(s);
+		return;
+	}
 	truth_flush_begin(s);
-	enter(&s->thread[FLUSHER], CALL_START);
+	thread_enter(&s->thread[FLUSHER], CALL_START);
 	thread_advance(s, FLUSHER);
 }
 
@@ -361,6 +377,8 @@ void threads_stored(struct state *s, unsigned int word)
 	struct thread *th = &s->thread[FLUSHER];
 	unsigned int odd = (model.first[WORD_EPOCH] + th->local + 1) & 1;
 
+	if (model.cfg->turns)
+		odd = th->local != PINION_EVEN;
 	if (!th->waiting || model.cfg->sleep == 1 || (word >= WORD_EPOCH && word < WORD_SEQ))
 		return;
 	if (counts(word) && ((word & WORD_COST) || (!is(FLIP_FIRST) && ((word & WORD_PARITY) != 0) != odd)))
@@ -376,7 +394,7 @@ static void stop(struct state *s, unsigned int t, enum call call)
 	struct thread *th = &s->thread[t];
 
 	memory_drop(s, t);
-	enter(th, call);
+	thread_enter(th, call);
 	th->waiting = 0;
 	th->next = (struct op){ OP_NONE, 0, 0, TAG_NONE };
 }
@@ -425,6 +443,10 @@ void thread_kill(struct state *s)
 	threads_stored(s, WORD_OWNER);
 	if (!s->ghost.takers)
 		return;
+	if (model.cfg->module) {
+		module_killed(s);
+		return;
+	}
 	taker_next(s, &s->thread[TAKER]);
 	thread_advance(s, TAKER);
 }
@@ -438,13 +460,14 @@ void threads_start(struct state *s)
 	memset(s, 0, sizeof(*s));
 	truth_start(s);
 	for (t = 0; t < THREADS; t++)
-		enter(&s->thread[t], CALL_NONE);
-	enter(&s->thread[TAKER], CALL_OVER);
-	if (model.cfg->grow) {
+		thread_enter(&s->thread[t], CALL_NONE);
+	thread_enter(&s->thread[TAKER], CALL_OVER);
+	module_start(s);
+	if (model.cfg->grow && !model.cfg->turns) {
 		grow_next(&s->thread[WRITER_B]);
 		thread_advance(s, WRITER_B);
 	}
-	enter(&s->thread[READER], model.cfg->reader ? CALL_READ : CALL_OVER);
+	thread_enter(&s->thread[READER], model.cfg->reader ? CALL_READ : CALL_OVER);
 	thread_advance(s, READER);
 	truth_watch(s);
 }
@@ -454,7 +477,7 @@ void threads_over(const struct state *s)
 	const struct thread *flusher = &s->thread[FLUSHER];
 	unsigned int unit;
 
-	if (s->ghost.flushes)
+	if (s->ghost.flushes || s->kept.wanted > s->kept.covered)
 		broke(flusher->waiting && model.cfg->sleep == 1 ? WAKE_LOST : FLUSH_STUCK);
 	if (s->thread[READER].call != CALL_OVER)
 		broke(READ_STUCK);

@@ -5,6 +5,9 @@
 
 #include "model_state.h"
 
+/* Stands before the first access of the call. */
+void thread_enter(struct thread *th, enum call call);
+
 void threads_start(struct state *s);
 
 /* Runs thread @t on to its next access that others can tell the time of. */

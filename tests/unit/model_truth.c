@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model_memory.h"
+#include "model_module.h"
 
 void truth_setup(void)
 {
@@ -32,6 +33,7 @@ void truth_setup(void)
 void truth_start(struct state *s)
 {
 	s->ghost.incarnation = 1;
+	s->ghost.expect = model.cfg->reader == READ_SESSIONS;
 	s->ghost.flushes = model.cfg->flushes;
 	s->ghost.deaths = model.cfg->deaths;
 	s->ghost.takers = model.cfg->takers;
@@ -56,10 +58,13 @@ void truth_check(const struct state *s)
 	unsigned int of = model.of[g->incarnation];
 	struct pinion_sum sum;
 
-	if (g->retiring)
+	if (g->retiring || s->kept.locked || (model.cfg->module && !s->mem[WORD_ROSTER]))
 		return;
 	replay_still(s);
 	sum = pinion_lanes_sum(lane, pinion_load(&roster.lanes));
+	sum.high += module_own(s, PINION_BOTH);
+	sum.low += module_own(s, PINION_BOTH);
+	sum.cost_high += module_own_cost(s);
 	if (sum.high != sum.low || sum.high != (__s64)count_bits(g->begun & of) - (__s64)count_bits(g->ended & of) ||
 	    sum.cost_high != (__s64)cost_of(g->begun_cost & of) - (__s64)cost_of(g->ended_cost & of))
 		broke(INEXACT);
@@ -97,7 +102,7 @@ __u8 truth_tag(const struct state *s, unsigned int t, const struct op *op)
 	case CALL_FLIP:
 		return counts(op->word) ? TAG_NONE : flusher_tag(th);
 	case CALL_BUMP:
-		return t == TAKER ? TAG_BUMP + th->arg : TAG_NONE;
+		return t == TAKER && !model.cfg->module ? TAG_BUMP + th->arg : TAG_NONE;
 	case CALL_RETIRE:
 		return TAG_RETIRE;
 	default:
@@ -114,6 +119,15 @@ static void note_late(const struct state *s, unsigned int unit)
 		model.reached |= REACHED_LATE;
 }
 
+static void waits_no_more(struct state *s, unsigned int units)
+{
+	unsigned int i;
+
+	s->ghost.must &= ~units;
+	for (i = 0; i < sizeof(s->kept.must); i++)
+		s->kept.must[i] &= ~units;
+}
+
 static void unit_stored(struct state *s, const struct op *op)
 {
 	struct ghost *g = &s->ghost;
@@ -126,7 +140,7 @@ static void unit_stored(struct state *s, const struct op *op)
 		*(cost ? &g->ended_cost : &g->ended) |= 1u << unit;
 		if (!cost) {
 			g->unit[unit] = OVER;
-			g->must &= ~(1u << unit);
+			waits_no_more(s, 1u << unit);
 		}
 	}
 }
@@ -165,11 +179,25 @@ void truth_stored(struct state *s, const struct op *op)
 	}
 }
 
+/*
+ * What the control word must have shown: while the module is about to show another epoch, what it does show. Above the first
+ * one; a little of it is enough.
+ */
+static unsigned int epoch_meant(const struct state *s, const struct op *op)
+{
+	const struct thread *flusher = &s->thread[FLUSHER];
+	__u32 shown = (__u32)model.first[op->word] + (__u32)(__s8)op->raw - (__u32)model.first[WORD_EPOCH];
+
+	return (flusher->call == CALL_SHOW || flusher->depth ? shown : s->kept.epoch) & 7;
+}
+
 static void epoch_loaded(struct state *s, unsigned int t, const struct op *op)
 {
 	__u8 *unit = &s->ghost.unit[s->thread[t].arg];
 	unsigned int stage = s->thread[FLUSHER].call != CALL_NONE && model.cfg->hold ? s->ghost.stage[t] : 0;
 
+	if (model.cfg->turns)
+		stage = model.cfg->hold ? epoch_meant(s, op) : 0;
 	*unit = BEGINNING | (((model.first[op->word] + op->raw) & 1) ? UNIT_ODD : 0) | stage * UNIT_STAGE;
 }
 
@@ -195,6 +223,8 @@ void truth_loaded(struct state *s, unsigned int t, const struct op *op)
 
 	if (call == CALL_BEGIN && op->word == WORD_EPOCH + t)
 		epoch_loaded(s, t, op);
+	else if (call == CALL_READ && model.cfg->module && op->word == WORD_ROSTER)
+		s->ghost.expect = op->raw != 0;
 	else if (call == CALL_READ && op->word == WORD_OWNER)
 		s->ghost.expect = truth_alive(s);
 	else if (call == CALL_READ)
@@ -206,7 +236,7 @@ void truth_killed(struct state *s)
 	unsigned int unit;
 
 	s->ghost.killed = 1;
-	s->ghost.must &= ~model.of[1];
+	waits_no_more(s, model.of[1]);
 	for (unit = 0; unit < model.units; unit++)
 		if (model.of[1] & (1u << unit))
 			s->ghost.unit[unit] = OVER;
@@ -265,7 +295,23 @@ int truth_held(const struct state *s, unsigned int unit)
 {
 	unsigned int stage = s->ghost.unit[unit] / UNIT_STAGE;
 
+	if (model.cfg->turns)
+		return model.cfg->hold && s->kept.state != PINION_TURN_NONE && stage == (s->kept.epoch & 7u);
 	return stage == 2 || (stage == 1 && s->thread[FLUSHER].phase == 0);
+}
+
+void truth_covered(struct state *s, unsigned int from, unsigned int to)
+{
+	unsigned int unit;
+
+	if (to < from || to > s->kept.flushes)
+		broke(FLUSH_EARLY);
+	for (; from < to; from++)
+		if (s->kept.must[from])
+			broke(FLUSH_EARLY);
+	for (unit = 0; unit < model.units; unit++)
+		if ((s->ghost.unit[unit] & UNIT_LIFE) == OPEN && truth_held(s, unit))
+			model.reached |= REACHED_HELD;
 }
 
 /* ---- the reading ------------------------------------------------------------------------------------------------ */
@@ -290,7 +336,8 @@ void truth_read_begin(struct state *s)
 {
 	struct ghost *g = &s->ghost;
 
-	g->gap = g->expect = g->started = 0;
+	g->gap = g->started = 0;
+	g->expect = model.cfg->reader == READ_SESSIONS;
 	g->high = g->low = g->cost_high = 0;
 	g->first_begun = g->first_ended = g->first_ended_cost = 0;
 	if (g->incarnation == 2)
@@ -311,6 +358,9 @@ void truth_watch(struct state *s)
 		return;
 	truth = count_bits(pending(s));
 	cost = cost_of(g->begun_cost & ~g->ended_cost & model.of[g->expect]);
+	/* The module reads costs in the second pass, both sides of them. */
+	if (model.cfg->reader == READ_SESSIONS && (next->word & WORD_COST))
+		return;
 	if (g->gap == 0 && !(next->word & WORD_COMPLETED)) {
 		g->gap = 1;
 	} else if (g->gap == 2 && (next->word & WORD_COMPLETED)) {
@@ -351,6 +401,8 @@ void truth_read(struct state *s, struct pinion_sum sum)
 		broke(HIGH_BELOW);
 	if (model.cfg->reader >= PINION_BOTH && sum.high > (__s64)count_bits(g->begun & of) - (__s64)g->first_ended)
 		broke(HIGH_ABOVE);
+	if (sum.low > sum.high || (model.cfg->reader == READ_SESSIONS && sum.low > g->low))
+		broke(LOW_ABOVE);
 	if (model.cfg->reader == READ_SUM)
 		check_sum(g, &sum, of);
 }

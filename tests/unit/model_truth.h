@@ -24,6 +24,8 @@ void truth_flush_begin(struct state *s);
 void truth_flush_agreed(struct state *s);
 void truth_flush_end(struct state *s);
 void truth_flush_over(struct state *s);
+/* Flushes above @from, to @to, are said to be over. */
+void truth_covered(struct state *s, unsigned int from, unsigned int to);
 /* The unit is one of those that never end as long as the flush is where it is. */
 int truth_held(const struct state *s, unsigned int unit);
 
