@@ -114,6 +114,7 @@ def program(name, scratch):
     os.makedirs(os.path.dirname(target), exist_ok=True)
     headers = glob.glob(os.path.join(HERE, "*", "*.h")) + glob.glob(os.path.join(ROOT, "uapi", "linux", "*.h"))
     headers.append(os.path.join(ROOT, "Documentation", "uapi.rst"))
+    headers += glob.glob(os.path.join(ROOT, "Documentation", "examples", "uapi", "*.c"))
     newest = max(os.path.getmtime(p) for p in [source] + headers)
     if os.path.exists(target) and os.path.getmtime(target) > newest:
         return target

@@ -83,6 +83,30 @@ FUZZ = (
 # What the kernel says of memory that a test breaks, and of who touches it.
 BROKEN_MEMORY = (r"Memory failure:", r"MCE: Killing")
 
+# Devices and what is in flight on them.
+COUNTS = (
+    Program("counts", seconds=60),
+    Program("counts_page", seconds=60),
+    Program("counts_abi", seconds=240),
+    Program("counts_faults", seconds=120),
+    Program("counts_devices", seconds=120),
+    Program("counts_claims", seconds=240),
+    Program("counts_seen", seconds=120),
+    Program("counts_seen", ("group",), params="window_group=1", seconds=60),
+    Program("counts_elsewhere", seconds=120),
+    Program("counts_death", ("1000000",), seconds=300, tiers=("um",)),
+    Program("counts_death", ("100000",), seconds=300, tiers=QEMU),
+    Program("counts_gone", seconds=120),
+    Program("counts_flush", seconds=120),
+    Program("counts_wake", seconds=120),
+    Program("counts_uring", seconds=90),
+    Program("counts_hostile", ("4", "1000"), seconds=180, tiers=("um",)),
+    Program("counts_hostile", ("4", "300"), seconds=240, tiers=QEMU),
+    Program("counts_fuzz", ("20",), seconds=150),
+    Program("counts_wake", ("1000000",), seconds=3600, tiers=("um", "6.1", "6.12"), long=True),
+    Program("counts_fuzz", ("600",), seconds=1200, tiers=("debug",), long=True),
+)
+
 BOOTS = (
     Boot("plain", (
         Program("smoke", smoke=True),
@@ -110,6 +134,7 @@ BOOTS = (
         Program("life", seconds=600),
         Program("press", seconds=600),
     ), modules=("vgem", "loop", "crc32c_generic", "ext4"), ext4=True),
+    Boot("counts", COUNTS),
     Boot("fuzz", FUZZ, tiers=("um",)),
     Boot("fuzz", FUZZ, tiers=STOCK, extra=("importer",), cmdline=FREE_IS_POISON),
     Boot("fuzz", FUZZ, tiers=("debug", "kcsan"), extra=("importer",)),

@@ -7,6 +7,7 @@
 #ifndef PINION_VM_FUZZ_H
 #define PINION_VM_FUZZ_H
 
+#include "dice.h"
 #include "mem.h"
 #include "state.h"
 
@@ -43,28 +44,6 @@ FUZZ __attribute__((format(printf, 2, 3))) void bad(int what, const char *why, .
 }
 
 /* ---- dice ---------------------------------------------------------------------------------------------------------- */
-
-static __thread uint64_t dice;
-
-FUZZ uint64_t mix(uint64_t x)
-{
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-	return x ^ (x >> 31);
-}
-
-/* splitmix64: a number below @n. */
-FUZZ uint64_t roll(uint64_t n)
-{
-	return mix(dice += 0x9e3779b97f4a7c15ULL) % n;
-}
-
-FUZZ bool one_in(uint64_t n)
-{
-	return !roll(n);
-}
-
-#define PICK(list) ((list)[roll(sizeof(list) / sizeof((list)[0]))])
 
 /* An address that is none, or is of no use. */
 FUZZ uint64_t bad_address(void)
