@@ -55,6 +55,10 @@ if DESTDIR="$tmp/root" meson install -C "$build" --no-rebuild >"$tmp/out" 2>&1; 
 	lib=$(dirname "$(find "$tmp/root" -name libpinion.so.0)")
 	PINION_DIR="$tmp/run" LD_LIBRARY_PATH=$lib "$tmp/example" no-such-name >"$tmp/out" 2>&1
 	if grep -q "nobody holds 'no-such-name'" "$tmp/out"; then ok readme_example_says_why_it_fails; else bad readme_example_says_why_it_fails; cat "$tmp/out"; fi
+	for example in "$here"/Documentation/examples/uapi/*.c; do
+		ex=$(basename "$example" .c)
+		check "example_uapi_${ex}_builds" cc -Wall -Wextra -Werror -I"$here/uapi" -o "$tmp/$ex" "$example"
+	done
 	for example in "$here"/Documentation/examples/*.c; do
 		ex=$(basename "$example" .c)
 		# shellcheck disable=SC2046
