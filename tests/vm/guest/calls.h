@@ -15,7 +15,7 @@ union args {
 	struct pinion_pin pin;
 	struct pinion_bufinfo bufinfo;
 	struct pinion_list list;
-	unsigned char byte[128];
+	unsigned char byte[192];
 };
 
 /* What the arguments speak of: a buffer of two pages, two pages of memory, and a memfd of two pages that cannot shrink. */
@@ -129,6 +129,12 @@ static const struct call {
 };
 
 #define EACH_CALL(c) (const struct call *c = calls; c < calls + sizeof(calls) / sizeof(calls[0]); c++)
+
+/* The size of its first version. */
+STATE size_t call_least(const struct call *c)
+{
+	return c->cmd == PINION_IOC_INFO ? offsetof(struct pinion_info, max_user_devices) : c->size;
+}
 
 /* Whether this kernel has it. */
 STATE bool call_exists(const struct call *c)
