@@ -39,8 +39,9 @@ vm-images:
 check-vm: all
 	@sh tests/need.sh vm
 	@status=0; \
-	$(if $(SUITE_ARGS),true,python3 tests/vm/run.py --build $(B)/vm $(VM_ARGS)) || status=1; \
-	$(if $(VM_ARGS),true,python3 tests/vm/suite.py $(B) --build $(B)/vm $(SUITE_ARGS)) || status=1; \
+	$(if $(VM_ARGS)$(SUITE_ARGS),true,python3 tests/vm/each.py $(B) --build $(B)/vm) || status=1; \
+	$(if $(VM_ARGS),python3 tests/vm/run.py --build $(B)/vm $(VM_ARGS),true) || status=1; \
+	$(if $(SUITE_ARGS),python3 tests/vm/suite.py $(B) --build $(B)/vm $(SUITE_ARGS),true) || status=1; \
 	exit $$status
 
 check-long: check

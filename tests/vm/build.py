@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Builds what goes into a guest: modules against an image's kernel, and static programs. All below the build folder."""
+import contextlib
+import fcntl
 import glob
 import os
 import re
@@ -102,9 +104,28 @@ def examples(scratch):
     with open(os.path.join(ROOT, "Documentation", "uapi.rst"), encoding="utf-8") as f:
         blocks = re.findall(r"^\.\. code-block:: c\n((?:   .*\n|\n)+)", f.read(), re.M)
     folder = os.path.join(scratch, "guest")
-    with open(os.path.join(folder, "uapi_rst.h"), "w", encoding="utf-8") as f:
+    with whole(os.path.join(folder, "uapi_rst.h")) as part, open(part, "w", encoding="utf-8") as f:
         f.writelines(re.sub(r"^   ", "", block, flags=re.M) for block in blocks)
     return folder
+
+
+def lock(scratch, tier):
+    """Keeps others out of the folder, or out of what one tier has there; held as long as what comes back is."""
+    os.makedirs(scratch, exist_ok=True)
+    held = [open(os.path.join(scratch, "lock"), "w", encoding="utf-8")]
+    fcntl.flock(held[0], fcntl.LOCK_SH if tier else fcntl.LOCK_EX)
+    if tier:
+        held.append(open(os.path.join(scratch, f"lock-{tier}"), "w", encoding="utf-8"))
+        fcntl.flock(held[1], fcntl.LOCK_EX)
+    return held
+
+
+@contextlib.contextmanager
+def whole(target):
+    """A name to write to that becomes target at the end: another run may be making it too."""
+    part = f"{target}.{os.getpid()}"
+    yield part
+    os.replace(part, target)
 
 
 def program(name, scratch):
@@ -123,6 +144,7 @@ def program(name, scratch):
     flags = [flag for header, of_it in LIBRARIES if header in text for flag in of_it]
     if '"uapi_rst.h"' in text:
         flags.append("-I" + examples(scratch))
-    command(["gcc", "-O2", "-g0", "-std=gnu11", "-static", "-pthread", "-Wall", "-Wextra", "-Werror",
-             "-I" + os.path.join(ROOT, "uapi"), "-I" + os.path.join(HERE, "guest"), source, "-o", target] + flags)
+    with whole(target) as part:
+        command(["gcc", "-O2", "-g0", "-std=gnu11", "-static", "-pthread", "-Wall", "-Wextra", "-Werror",
+                 "-I" + os.path.join(ROOT, "uapi"), "-I" + os.path.join(HERE, "guest"), source, "-o", part] + flags)
     return target

@@ -13,7 +13,6 @@ by what it says ("not ok"), by its exit status, and by what the kernel's log say
   --coverage   the module notes which blocks ran; coverage.py reads the result
 """
 import argparse
-import fcntl
 import os
 import re
 import shutil
@@ -342,15 +341,16 @@ def main():
     parser.add_argument("--long", action="store_true")
     args = parser.parse_args()
     args.build, args.source = os.path.abspath(args.build), os.path.abspath(args.source)
-    os.makedirs(args.build, exist_ok=True)
     # Two runs in one folder would build into each other.
-    lock = open(os.path.join(args.build, "lock"), "w", encoding="utf-8")
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    held = build.lock(args.build, args.tier)
     # The kernels that look for bugs take too long for a smoke.
     tiers = [t for t in args.tier.split(",") if t] or [t for t in images.TIERS if not (args.smoke and t in ("debug", "kcsan"))]
     allowed = suite.allowed_skips()
     tallies = []
     for tier in tiers:
+        if tier == "host":
+            tallies.append(run_scripts(allowed))
+            continue
         began = time.monotonic()
         tally = Tally(tier, allowed)
         tallies.append(tally)
@@ -372,6 +372,7 @@ def main():
         print(tally.line())
     total = [sum(getattr(t, k) for t in tallies) for k in ("passed", "failed", "skipped")]
     print(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
+    del held
     return 1 if total[1] else 0
 
 

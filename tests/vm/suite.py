@@ -8,7 +8,6 @@ machines. The last line is `N passed, N failed, N skipped`, as run.py's.
   --long       all
 """
 import argparse
-import fcntl
 import importlib.util
 import os
 import signal
@@ -44,7 +43,8 @@ def stripped(path, folder):
     target = os.path.join(folder, os.path.basename(path))
     if not os.path.exists(target) or os.path.getmtime(target) < os.path.getmtime(path):
         os.makedirs(folder, exist_ok=True)
-        build.command(["strip", "-o", target, path])
+        with build.whole(target) as part:
+            build.command(["strip", "-o", part, path])
     return target
 
 
@@ -118,10 +118,8 @@ def main():
     args = parser.parse_args()
     args.source, args.coverage = os.path.dirname(TESTS), False
     args.build = os.path.abspath(args.build)
-    os.makedirs(args.build, exist_ok=True)
     # Two runs in one folder would build into each other.
-    lock = open(os.path.join(args.build, "lock"), "w", encoding="utf-8")
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    held = build.lock(args.build, args.tier)
     # An end by a signal ends the virtual machine too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     run = sibling()
@@ -143,6 +141,7 @@ def main():
         for i, n in enumerate((tally.passed, tally.failed, tally.skipped)):
             total[i] += n
     print(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
+    del held
     return 1 if total[1] or not any(total) else 0
 
 
