@@ -40,13 +40,17 @@ static void room_open(void)
 static void place(const struct call *c, unsigned char *at, uint32_t size)
 {
 	union args a = { 0 };
+	size_t bytes = c->size;
 
 	c->make(&a);
 	a.size = size;
 	memset(room, FILL, 2 * PAGE);
 	if (size > c->size && at + size <= room + 2 * PAGE)
 		memset(at + c->size, 0, size - c->size);
-	memcpy(at, &a, size > c->size || at + c->size <= room + 2 * PAGE ? c->size : (size_t)(room + 2 * PAGE - at));
+	/* A caller of the first version has no more than that. */
+	if (size >= call_least(c) && size < c->size)
+		bytes = size;
+	memcpy(at, &a, size > c->size || at + bytes <= room + 2 * PAGE ? bytes : (size_t)(room + 2 * PAGE - at));
 }
 
 static int done(const struct call *c, const void *at)
