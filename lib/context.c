@@ -3,7 +3,9 @@
 
 #include "deadline.h"
 #include "error.h"
+#include "provider/counts_ops.h"
 #include "provider/kmod.h"
+#include "provider/kmod_counts.h"
 #include "work/account.h"
 
 #include <errno.h>
@@ -79,6 +81,11 @@ PINION_API int pinion_open(const struct pinion_open_opts *opts, struct pinion_co
 	if (ret)
 		goto err_free;
 	ret = counts_open(&ctx->dir, &ctx->counts);
+	if (!ret && kmod_counts_exist(ctx->device)) {
+		ret = kmod_counts_open(ctx->counts);
+		if (ret)
+			counts_close(ctx->counts);
+	}
 	if (ret)
 		goto err_dir;
 	*out = ctx;
@@ -121,6 +128,8 @@ PINION_API int pinion_context_info(const struct pinion_context *ctx, struct pini
 	own.ground_why = ctx->ground_why;
 	own.dir = ctx->dir.path;
 	own.engine = "io_uring";
+	own.counts = ctx->counts->ops->name;
+	own.apart = counts_apart(ctx->counts);
 	own.page_size = sysconf(_SC_PAGESIZE);
 	own.huge_size = ctx->provider->huge_size(ctx->device, &own.huge_why);
 	own.memlock_limit = getrlimit(RLIMIT_MEMLOCK, &lim) || lim.rlim_cur == RLIM_INFINITY ? UINT64_MAX : lim.rlim_cur;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include <pinion/device.h>
 
+#include "../provider/counts_ops.h"
 #include "device.h"
 
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 static const struct backend_device *backend_of(const char *key)
 {
@@ -60,7 +62,7 @@ PINION_API int pinion_device_add(struct pinion_context *ctx, const char *key, co
 	backend = registry_find(key);
 	if (backend)
 		own.capacity = backend->desc.caps.slot_capacity;
-	ret = counts_device_add(ctx->counts, key, &own, !backend || own.capacity, &at);
+	ret = ctx->counts->ops->device_add(ctx->counts, key, &own, !backend || own.capacity, &at);
 	return ret ? ret : handle(ctx, &at, key, out);
 }
 
@@ -75,7 +77,7 @@ PINION_API int pinion_device_find(struct pinion_context *ctx, const char *key, s
 		return fail(EINVAL, "a device is found by its key");
 	if (registry_find(key))
 		return pinion_device_add(ctx, key, NULL, out);
-	ret = counts_device_find(ctx->counts, key, &at);
+	ret = ctx->counts->ops->device_find(ctx->counts, key, &at);
 	if (!ret)
 		return handle(ctx, &at, key, out);
 	why = registry_why_not(key);
@@ -89,7 +91,7 @@ PINION_API int pinion_device_at(struct pinion_context *ctx, size_t i, struct pin
 	int ret = context_check(ctx);
 
 	if (!ret)
-		ret = counts_device_at(ctx->counts, i < COUNTER_DEVICES ? i : COUNTER_DEVICES, &at, key);
+		ret = ctx->counts->ops->device_at(ctx->counts, i < UINT32_MAX ? i : UINT32_MAX, &at, key);
 	return ret ? ret : handle(ctx, &at, key, out);
 }
 
@@ -97,7 +99,7 @@ int device_next(struct pinion_context *ctx, uint32_t *place, struct pinion_devic
 {
 	struct counts_device at;
 	char key[PINION_KEY_MAX + 1];
-	int ret = counts_device_next(ctx->counts, place, &at, key);
+	int ret = ctx->counts->ops->device_next(ctx->counts, place, &at, key);
 
 	return ret ? ret : handle(ctx, &at, key, out);
 }
@@ -106,7 +108,7 @@ PINION_API int pinion_device_remove(struct pinion_device *dev)
 {
 	int ret = device_check(dev);
 
-	return ret ? ret : counts_device_remove(dev->ctx->counts, &dev->at);
+	return ret ? ret : dev->counts->ops->device_remove(dev->counts, &dev->at);
 }
 
 PINION_API const char *pinion_device_key(const struct pinion_device *dev)
@@ -127,7 +129,7 @@ PINION_API int pinion_devices_pending(struct pinion_device *const *dev, size_t n
 	if (!ret && scope == PINION_SCOPE_ALL)
 		return counts_pending(dev[0]->counts, (const struct counts_device *const *)dev, n, pending);
 	for (size_t i = 0; !ret && i < n; i++)
-		ret = counts_pending_mine(dev[i]->counts, &dev[i]->at, &pending[i]);
+		ret = dev[i]->counts->ops->pending_mine(dev[i]->counts, &dev[i]->at, &pending[i]);
 	return ret;
 }
 
@@ -138,14 +140,14 @@ PINION_API int pinion_device_pending(struct pinion_device *dev, enum pinion_scop
 	if (scope == PINION_SCOPE_ALL)
 		return device_pending_all(dev, n);
 	ret = device_check(dev);
-	return ret ? ret : counts_pending_mine(dev->counts, &dev->at, n);
+	return ret ? ret : dev->counts->ops->pending_mine(dev->counts, &dev->at, n);
 }
 
 static void add_claims(struct pinion_device *dev, struct pinion_device_info *info)
 {
 	struct claims_sum sum;
 
-	counts_claims(dev->counts, &dev->at, &sum);
+	dev->counts->ops->claims(dev->counts, &dev->at, &sum);
 	info->claims = sum.count;
 	info->reserved = sum.bytes;
 	info->reserved_units = sum.units;
@@ -157,9 +159,11 @@ PINION_API int pinion_device_info(struct pinion_device *dev, struct pinion_devic
 	int ret = device_check(dev);
 
 	if (!ret)
-		ret = counts_info(dev->ctx->counts, &dev->at, &own);
-	if (!ret)
+		ret = dev->counts->ops->info(dev->counts, &dev->at, &own);
+	if (!ret) {
+		memcpy(own.key, dev->key, sizeof(own.key));
 		add_claims(dev, &own);
+	}
 	return ret ? ret : opts_out(info, &own, sizeof(own), "pinion_device_info");
 }
 
@@ -167,12 +171,12 @@ PINION_API int pinion_device_users(struct pinion_device *dev, struct pinion_devi
 {
 	int ret = device_check(dev);
 
-	return ret ? ret : counts_users(dev->ctx->counts, &dev->at, rows, cap, n);
+	return ret ? ret : dev->counts->ops->users(dev->counts, &dev->at, rows, cap, n);
 }
 
 PINION_API int pinion_device_flush(struct pinion_device *dev, enum pinion_scope scope, int64_t deadline_ns, uint64_t *lost)
 {
 	int ret = device_check(dev);
 
-	return ret ? ret : counts_flush(dev->ctx->counts, &dev->at, scope == PINION_SCOPE_MINE, deadline_ns, lost);
+	return ret ? ret : dev->counts->ops->flush(dev->counts, &dev->at, scope == PINION_SCOPE_MINE, deadline_ns, lost);
 }

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-static int check_key(const char *key)
+int counts_check_key(const char *key)
 {
 	size_t len = strnlen(key, PINION_KEY_MAX + 1);
 
@@ -27,6 +27,7 @@ static void describe(struct counts *c, uint32_t index, struct counts_device *out
 	struct counter_device *entry = &c->file->device[index];
 
 	*out = (struct counts_device){
+		.now = (const __u64 *)&entry->generation,
 		.entry = entry,
 		.generation = __atomic_load_n(&entry->generation, __ATOMIC_ACQUIRE),
 		.index = index,
@@ -140,7 +141,7 @@ static int add_new(struct counts *c, const char *key, const struct pinion_device
 int counts_device_add(struct counts *c, const char *key, const struct pinion_device_opts *opts, bool has_queue,
 		      struct counts_device *out)
 {
-	int ret = check_key(key);
+	int ret = counts_check_key(key);
 
 	if (!ret)
 		ret = counter_lock(c);
@@ -157,7 +158,7 @@ int counts_device_add(struct counts *c, const char *key, const struct pinion_dev
 int counts_device_find(struct counts *c, const char *key, struct counts_device *out)
 {
 	bool found;
-	int ret = check_key(key);
+	int ret = counts_check_key(key);
 
 	if (!ret)
 		ret = counter_lock(c);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "counter_file.h"
 #include "counter_roster.h"
+#include "counts_ops.h"
+#include "kmod_counts.h"
 
 #include "../deadline.h"
 #include "../error.h"
@@ -298,6 +300,10 @@ int counts_open(struct rundir *dir, struct counts **out)
 	ret = counter_slot_claim(c);
 	if (ret)
 		goto err_unmap;
+	c->file->facts[c->slot].on_module = 0;
+	c->ops = &counts_memfd;
+	c->page = &c->file->page[c->slot];
+	c->roster->seq_now = &c->file->head.seq;
 	*out = c;
 	return 0;
 
@@ -313,6 +319,8 @@ err_free:
 
 void counts_close(struct counts *c)
 {
+	if (c->kmod)
+		kmod_counts_close(c);
 	/* In a child the mapping is not there, and its addresses may be someone else's by now. */
 	if (process_is_maker(&c->mark)) {
 		counter_slot_leave(c);

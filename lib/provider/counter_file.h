@@ -78,7 +78,8 @@ struct counter_facts {
 	int32_t pid;
 	uint32_t uid;
 	char comm[16];
-	char pad[40];
+	uint32_t on_module; /* it counts there, and holds the slot for its names alone */
+	char pad[36];
 };
 
 /* A row of counter_claim.c: it stands while a description holds the lock of its first byte. */
@@ -115,11 +116,16 @@ struct counter_robust {
 };
 
 struct counter_roster;
+struct counts_ops;
+struct kmod_counts;
 
-/* One context's view of the file. */
+/* One context's view of the file, and of the module's counts where it stands on those (counts_ops.h). */
 struct counts {
 	struct counter_roster *roster;
 	struct counter_file *file; /* MADV_DONTFORK: a child must not reach its parent's lanes */
+	const struct counts_ops *ops;
+	struct kmod_counts *kmod;	  /* NULL: what is counted is in the file */
+	struct pinion_counter_page *page; /* this context's, on either ground */
 	int fd;
 	struct process_mark mark;
 	uint32_t slot;
@@ -137,6 +143,9 @@ int counts_open(struct rundir *dir, struct counts **out);
 
 /* Gives the slot up; what is still counted is reclaimed. In a forked child: frees the memory only. */
 void counts_close(struct counts *c);
+
+/* How many living contexts of the directory count on the other ground, where this one does not see them. */
+uint32_t counts_apart(const struct counts *c);
 
 /* The owner's slot and generation name a living context, in a record that outlives it. */
 bool counts_slot_alive(struct counts *c, uint32_t slot, uint64_t generation);
@@ -163,17 +172,20 @@ void counter_slot_leave(struct counts *c);
  * added, which never changes: who asks for that need not look where another device may be by now.
  */
 struct counts_device {
-	struct counter_device *entry;
+	const __u64 *now; /* the generation of the device that is at the place now */
 	uint64_t generation;
-	uint32_t index;
-	uint32_t capacity;
+	struct counter_device *entry; /* NULL: the place is in the module's table */
 	uint64_t budget;
+	uint32_t capacity;
+	uint16_t index;
 	bool has_queue;
 };
 
 int counts_device_add(struct counts *c, const char *key, const struct pinion_device_opts *opts, bool has_queue,
 		      struct counts_device *out);
 int counts_device_find(struct counts *c, const char *key, struct counts_device *out);
+/* What a key may be, on either ground. */
+int counts_check_key(const char *key);
 /* *@key: the key it has there. */
 int counts_device_at(struct counts *c, uint32_t i, struct counts_device *out, char key[PINION_KEY_MAX + 1]);
 /*
@@ -195,7 +207,7 @@ void counts_lanes_return(struct counts *c, uint64_t lanes);
 
 static inline bool counts_device_current(const struct counts_device *dev)
 {
-	return __builtin_expect(__atomic_load_n(&dev->entry->generation, __ATOMIC_RELAXED) == dev->generation, 1);
+	return __builtin_expect(__atomic_load_n(dev->now, __ATOMIC_RELAXED) == dev->generation, 1);
 }
 
 /*
@@ -261,7 +273,10 @@ static inline uint32_t claims_changes(const struct counts_device *dev, const str
 	return __atomic_load_n(&dev->entry->claims, __ATOMIC_ACQUIRE) + now->given_up;
 }
 
-/* The same when that takes more than a look at @kept. */
+/* On the module: what its table says now. */
+uint64_t kmod_counts_claimed(struct counts *c, const struct counts_device *dev);
+
+/* The same as below when that takes more than a look at @kept. */
 uint64_t counts_claimed_some(struct counts *c, const struct counts_device *dev, struct claims_kept *kept, struct claims_now *now);
 
 /*
@@ -270,9 +285,12 @@ uint64_t counts_claimed_some(struct counts *c, const struct counts_device *dev, 
  */
 static inline uint64_t counts_claimed(struct counts *c, const struct counts_device *dev, struct claims_kept *kept, struct claims_now *now)
 {
-	uint32_t changes = claims_changes(dev, now);
+	uint32_t changes;
 	uint64_t of, bytes;
 
+	if (__builtin_expect(!dev->entry, 0))
+		return kmod_counts_claimed(c, dev);
+	changes = claims_changes(dev, now);
 	if (__builtin_expect(__atomic_load_n(&kept->none, __ATOMIC_ACQUIRE) == changes + 1, 1))
 		return 0;
 	of = __atomic_load_n(&kept->of, __ATOMIC_ACQUIRE);

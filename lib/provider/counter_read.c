@@ -2,6 +2,7 @@
 /* counter read: what is in flight, by loads alone. */
 #include "counter_file.h"
 #include "counter_roster.h"
+#include "kmod_counts.h"
 
 #include "../error.h"
 
@@ -112,6 +113,8 @@ static __attribute__((noinline, cold)) int refuse_pending(const struct counts_de
 		return stale(dev);
 	if (dev->has_queue)
 		return -EAGAIN; /* the roster was behind the table for a moment */
+	if (!dev->entry)
+		return fail(ENODATA, "the device is synchronous: it has no queue");
 	return fail(ENODATA, "device '%s' is synchronous: it has no queue", dev->entry->key);
 }
 
@@ -141,6 +144,7 @@ static inline uint64_t part_high(const struct pinion_lane *const *part, uint32_t
 
 /* The same over as many devices as the processor can add up for at once, each of which has @n lanes. */
 #define ABREAST 4
+#define TRIES 4
 
 static inline void parts_high(const struct pinion_lane *const *const part[ABREAST], uint32_t n, uint64_t high[ABREAST])
 {
@@ -225,6 +229,8 @@ static COUNTER_HOT __attribute__((noinline)) size_t read_several(const struct co
 		read += ABREAST;
 	if (read)
 		return read;
+	if (lanes == ROSTER_OVERFLOW && c->kmod)
+		return kmod_read_pending(c, dev, n, pending);
 	if (lanes == ROSTER_OVERFLOW)
 		high = walk_pending(c, dev[0], false);
 	else
@@ -262,9 +268,13 @@ static inline int roster_pending(const struct counts *c, const struct counts_dev
 
 COUNTER_HOT int counts_pending(const struct counts *c, const struct counts_device *const *dev, size_t n, uint32_t *pending)
 {
+	uint32_t tries = 0;
 	int ret;
 
 	do {
+		/* On the module other users change the roster too, as often as they please. */
+		if (__builtin_expect(tries++ == TRIES, 0) && c->kmod)
+			return kmod_pending(c, dev, n, pending);
 		ret = roster_pending(c, dev, n, pending);
 	} while (__builtin_expect(ret == -EAGAIN, 0));
 	return ret;

@@ -2,6 +2,7 @@
 #include "counter_roster.h"
 
 #include "../error.h"
+#include "kmod_counts.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -97,7 +98,9 @@ uint32_t roster_renew(const struct counts *c)
 	uint32_t version;
 
 	pthread_mutex_lock(&r->lock);
-	while (!roster_is_true(c->file, r))
+	if (c->kmod && !roster_is_true(c->file, r))
+		kmod_roster_rebuild(c);
+	while (!c->kmod && !roster_is_true(c->file, r))
 		rebuild(c->file, r);
 	version = r->version;
 	pthread_mutex_unlock(&r->lock);

@@ -12,6 +12,7 @@
 
 #include "counter_file.h"
 
+#define ROSTER_DEVICES 256u /* places of either table */
 #define ROSTER_LANES 16384u /* lanes in all; with more, readings walk the file */
 
 /*
@@ -45,7 +46,8 @@ struct counter_roster {
 	uint32_t version; /* odd while it is rebuilt */
 	uint32_t owners;
 	uint64_t seq;
-	struct roster_head head[COUNTER_DEVICES];
+	const __u64 *seq_now; /* what seq is compared with: the file's, or the module's */
+	struct roster_head head[ROSTER_DEVICES];
 	uint32_t slot[COUNTER_SLOTS]; /* the living, and their owner words */
 	uint32_t word[COUNTER_SLOTS];
 	/* All that one of the words above speaks of were there before it was; the rest may be NULL. */
@@ -60,7 +62,7 @@ static inline bool roster_is_true(const struct counter_file *f, const struct cou
 {
 	uint32_t differ = 0;
 
-	if (pinion_load_acquire(&f->head.seq) != r->seq)
+	if (pinion_load_acquire(r->seq_now) != r->seq)
 		return false;
 	for (uint32_t i = 0; i < r->owners; i++)
 		differ |= __atomic_load_n(&f->owner[r->slot[i] % COUNTER_SLOTS], __ATOMIC_ACQUIRE) ^ r->word[i];
@@ -85,7 +87,7 @@ static inline bool roster_end(const struct counts *c, uint32_t version)
 
 	/* What was read must not be read after the version that vouches for it. */
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	return pinion_load_acquire(&c->file->head.seq) == r->seq && __atomic_load_n(&r->version, __ATOMIC_ACQUIRE) == version;
+	return pinion_load_acquire(r->seq_now) == r->seq && __atomic_load_n(&r->version, __ATOMIC_ACQUIRE) == version;
 }
 
 int roster_open(struct counts *c);

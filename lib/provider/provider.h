@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * provider: the ground a context stands on. Pages and counts come from here; everything above is the same on every
- * ground. The counts are those of counter_file.h on every ground; a ground brings its own pages.
+ * ground. A ground brings its own pages; where counts are is counts_ops.h.
  */
 #ifndef PINION_LIB_PROVIDER_H
 #define PINION_LIB_PROVIDER_H

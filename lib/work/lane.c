@@ -3,6 +3,7 @@
 #include "account.h"
 
 #include "../error.h"
+#include "../provider/counts_ops.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -81,7 +82,7 @@ static int share(struct pinion_device *dev, struct thread_lane *t)
 	struct counts *counts = dev->ctx->counts;
 
 	if (dev->shared_lane == PINION_LANES) {
-		int ret = counts_lane_attach(counts, &dev->at, true, &dev->shared_lane);
+		int ret = counts->ops->lane_attach(counts, &dev->at, true, &dev->shared_lane);
 
 		if (ret)
 			return ret;
@@ -157,7 +158,7 @@ static void return_lanes(struct pinion_context *ctx)
 		lanes = dev->lanes_idle | thread_loses(dev);
 		dev->lanes_idle = 0;
 		if (lanes)
-			counts_lanes_return(ctx->counts, lanes);
+			ctx->counts->ops->lanes_return(ctx->counts, lanes);
 	}
 }
 
@@ -180,7 +181,7 @@ static int choose(struct pinion_device *dev, struct thread_lane *t)
 			    PINION_LANES);
 	if (left <= LANES_KEPT + (has_shared ? 0u : 1u))
 		return share(dev, t);
-	ret = counts_lane_attach(counts, &dev->at, false, &t->lane);
+	ret = counts->ops->lane_attach(counts, &dev->at, false, &t->lane);
 	if (!ret && !has_shared) {
 		dev->promised = true;
 		counts->lanes_promised++;
@@ -219,7 +220,7 @@ static int thread_gets(struct pinion_device *dev, struct thread_lane **out)
 int lane_find(struct pinion_device *dev, struct lane_ref *out)
 {
 	struct counts *counts = dev->ctx->counts;
-	struct pinion_counter_page *page = &counts->file->page[counts->slot];
+	struct pinion_counter_page *page = counts->page;
 	struct thread_lane *t;
 	int ret = 0;
 

@@ -2,6 +2,7 @@
 #include <pinion/reservation.h>
 
 #include "../error.h"
+#include "../provider/counts_ops.h"
 #include "account.h"
 
 #include <errno.h>
@@ -37,10 +38,10 @@ static int limits(struct pinion_device *dev, const struct pinion_reserve_opts *o
 	*budget = dev->at.budget;
 	*capacity = dev->at.capacity;
 	if (!*budget && opts->bytes && pinion_device_total(dev, budget))
-		return fail(ENODATA, "'%s' has no budget to claim %llu bytes from; give it one when it is added", dev->at.entry->key,
+		return fail(ENODATA, "'%s' has no budget to claim %llu bytes from; give it one when it is added", dev->key,
 			    (unsigned long long)opts->bytes);
 	if (!*capacity && opts->units)
-		return fail(ENODATA, "'%s' has no capacity to claim %u units from; give it one when it is added", dev->at.entry->key,
+		return fail(ENODATA, "'%s' has no capacity to claim %u units from; give it one when it is added", dev->key,
 			    opts->units);
 	return 0;
 }
@@ -68,7 +69,7 @@ PINION_API int pinion_device_reserve(struct pinion_device *dev, const struct pin
 	want.exclusive = own.exclusive;
 	want.device = dev->at.index;
 	want.pid = getpid();
-	fd = counts_reserve(dev->counts, &dev->at, &want, budget, capacity);
+	fd = dev->counts->ops->reserve(dev->counts, &dev->at, &want, budget, capacity);
 	if (fd < 0)
 		return fd;
 	ret = make(dev->ctx, &want, fd, out);
@@ -83,7 +84,7 @@ PINION_API int pinion_reservation_adopt(struct pinion_context *ctx, int fd, stru
 	int own, ret = context_check(ctx);
 
 	if (!ret)
-		ret = counts_claim_of(ctx->counts, fd, &claim);
+		ret = ctx->counts->ops->claim_of(ctx->counts, fd, &claim);
 	if (ret)
 		return ret;
 	own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -108,27 +109,16 @@ PINION_API void pinion_reservation_free(struct pinion_reservation *r)
 	free(r);
 }
 
-/* Whether the claim's place in the table is still the device it was made on. */
-static bool stands(const struct pinion_reservation *r, struct counts_device *at)
-{
-	struct counter_device *entry = &r->ctx->counts->file->device[r->claim.device % COUNTER_DEVICES];
-
-	*at = (struct counts_device){ .entry = entry, .index = r->claim.device, .generation = r->claim.generation };
-	return counts_device_current(at);
-}
-
 PINION_API int pinion_reservation_info(const struct pinion_reservation *r, struct pinion_reservation_info *info)
 {
 	struct pinion_reservation_info own = { .size = sizeof(own) };
 	struct counts_device at;
 	int ret = context_check(r->ctx);
 
+	if (!ret)
+		ret = r->ctx->counts->ops->device_of(r->ctx->counts, &r->claim, &at, own.key);
 	if (ret)
 		return ret;
-	if (!stands(r, &at))
-		return fail(ESTALE, "the device of this claim was removed");
-	memcpy(own.key, at.entry->key, sizeof(own.key));
-	own.key[PINION_KEY_MAX] = 0;
 	own.generation = r->claim.generation;
 	own.bytes = r->claim.bytes;
 	own.units = r->claim.units;

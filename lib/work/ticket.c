@@ -3,6 +3,7 @@
 #include "account.h"
 
 #include "../error.h"
+#include "../provider/counts_ops.h"
 
 #include <errno.h>
 
@@ -90,6 +91,6 @@ PINION_API int pinion_work_end(struct pinion_ticket *ticket)
 	armed = ref->shared ? shared_end(ref, parity, ticket->cost) :
 			      pinion_lane_end(ref->control, ref->lane, parity, ticket->cost);
 	if (__builtin_expect(armed, 0))
-		counts_wake(dev->at.entry);
+		dev->counts->ops->wake(dev->counts, &dev->at, ref->lane);
 	return 0;
 }

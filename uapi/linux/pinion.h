@@ -353,7 +353,7 @@ struct pinion_dev_del {
 struct pinion_info_head {
 	__u32 version; /* 1 */
 	__u32 devices; /* lines that follow */
-	__u64 roster;  /* moves before and after a lane changes hands: LIST says who has which */
+	__u64 roster;  /* moves before and after a lane changes hands, and when held does: LIST says who has which */
 	__u64 reserved[6];
 };
 

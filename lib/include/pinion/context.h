@@ -30,6 +30,8 @@ struct pinion_context_info {
 	const char *huge_why;	/* why huge_size is what it is; borrowed, static */
 	uint64_t memlock_limit; /* bytes, UINT64_MAX: none */
 	const char *ground_why; /* why the ground is not the module; "" on it; borrowed until pinion_close() */
+	const char *counts;	/* where devices, counts and claims are: "kmod" or "memfd"; borrowed, static */
+	uint32_t apart;		/* living contexts of the directory whose counts are on the other, so that neither sees the other's */
 };
 
 /*

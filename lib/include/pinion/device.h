@@ -17,7 +17,7 @@ struct pinion_device;
 
 enum pinion_scope {
 	PINION_SCOPE_MINE, /* this context */
-	PINION_SCOPE_ALL,  /* every process of the user */
+	PINION_SCOPE_ALL,  /* every process of the user; on the module, of every user */
 };
 
 struct pinion_device_opts {
@@ -38,7 +38,7 @@ struct pinion_device_info {
 	uint64_t submitted;	/* units since the device was added, advisory */
 	uint64_t reclaimed;	/* units whose owner died with them in flight, advisory */
 	uint32_t sessions;	/* live contexts that count on it */
-	uint32_t shared_lanes;	/* of them, those whose threads share a lane with atomic adds */
+	uint32_t shared_lanes;	/* of them, those whose threads share a lane with atomic adds; on the module 1 if this one's do */
 	uint32_t claims;	/* reservations that stand */
 	uint32_t reserved_units;
 	uint64_t reserved;	/* bytes claimed by them */
@@ -46,7 +46,7 @@ struct pinion_device_info {
 
 /* One live context that counts on a device. */
 struct pinion_device_user {
-	int32_t pid;	/* as that process sees itself */
+	int32_t pid;	/* as that process sees itself; on the module as this one sees it, 0: not in its pid namespace */
 	uint32_t uid;
 	char comm[16];
 	uint64_t since_ns; /* CLOCK_BOOTTIME when it opened */
@@ -72,21 +72,26 @@ int pinion_device_find(struct pinion_context *ctx, const char *key, struct pinio
  * The table holds 64 devices. When it is full, a device is dropped for a new one, with its budget and capacity: of those on which
  * no living context counts and no claim stands, the one that nobody added, found, counted on or claimed for the longest time.
  * Handles to it answer -ESTALE; a handle alone does not keep it, a claim does, and so does a unit that a living context ever
- * began on it. Errors: -EINVAL the key; -EOPNOTSUPP "metal", which is reserved; -ENOSPC the table holds 64 devices that are all
- * in use; -ETIMEDOUT.
+ * began on it.
+ *
+ * Where counts are the kernel module's (pinion_context_info.counts), devices are of all users, and none is dropped: one lives as long
+ * as a context that has added or found it is open, or a lane or a claim is on it. A user may have added 64.
+ *
+ * Errors: -EINVAL the key; -EOPNOTSUPP "metal", which is reserved; -ENOSPC the table holds as many
+ * devices as it may, all in use; -ETIMEDOUT.
  */
 int pinion_device_add(struct pinion_context *ctx, const char *key, const struct pinion_device_opts *opts, struct pinion_device **out);
 
 /*
  * Removes the device; handles to it answer -ESTALE from now on. -EBUSY while another live context counts on it, or any claim
  * stands on it, the caller's own too: who else holds a descriptor of it cannot be known, and a device that is added anew could be
- * claimed a second time. -ESTALE; -ETIMEDOUT.
+ * claimed a second time. -EPERM on the module, of a device that another user added; -ESTALE; -ETIMEDOUT.
  */
 int pinion_device_remove(struct pinion_device *dev);
 
 /*
  * The i-th device of the table, in no order that means anything; -ENOENT past the end; -ETIMEDOUT. Borrowed until pinion_close().
- * Who goes through all of them while one is removed may pass another one by.
+ * Who goes through all of them while one is removed may pass another one by. On the module who lists a device does not keep it.
  */
 int pinion_device_at(struct pinion_context *ctx, size_t i, struct pinion_device **out);
 
@@ -95,7 +100,8 @@ const char *pinion_device_key(const struct pinion_device *dev);
 
 /*
  * Units in flight: never below the truth at some instant of the call, exact when nothing moves; a killed process is out
- * as soon as it is dead. Loads alone, no system call. Errors: -ENODATA a synchronous device, which has no queue; -ESTALE.
+ * as soon as it is dead. Loads alone, no system call, but where the module keeps counts that their owner's page does not show, or
+ * other users count. Errors: -ENODATA a synchronous device, which has no queue; -ESTALE.
  */
 int pinion_device_pending(struct pinion_device *dev, enum pinion_scope scope, uint32_t *n);
 
