@@ -140,6 +140,16 @@ static bool is_a_backends(struct pinion_context *ctx, const struct devices_cmd *
 	return true;
 }
 
+/* To the module a device is what somebody refers to. */
+static void warn_of_end(struct pinion_context *ctx, const char *key)
+{
+	struct pinion_context_info info = { .size = sizeof(info) };
+
+	if (!pinion_context_info(ctx, &info) && !strcmp(info.counts, "kmod"))
+		complain("on the kernel module '%s' lives as long as somebody refers to it: unless another process does, it ends with "
+			 "this command", key);
+}
+
 /* Returns the exit code. */
 static int change(struct pinion_context *ctx, const struct devices_cmd *c)
 {
@@ -152,6 +162,8 @@ static int change(struct pinion_context *ctx, const struct devices_cmd *c)
 		ret = pinion_device_add(ctx, c->add, &c->opts, &dev);
 	if (ret)
 		return refused(ret);
+	if (c->add)
+		warn_of_end(ctx, c->add);
 	if (c->remove)
 		ret = pinion_device_find(ctx, c->remove, &dev);
 	if (ret)

@@ -91,6 +91,23 @@ static void print_json(const struct doctor *d)
 	json_print(array);
 }
 
+/* Where counts are, and what that is good for. */
+static void look_at_counts(struct doctor *d, const struct pinion_context_info *info)
+{
+	if (!strcmp(info->counts, "kmod"))
+		doctor_say(d, FINDING_OK, "counts",
+			   "kmod: of every user and container; who is killed is out before it can be waited for, flushes and claims "
+			   "are the kernel's; a device lives as long as somebody refers to it");
+	else
+		doctor_say(d, FINDING_OK, "counts",
+			   "memfd: of this user's processes that use this runtime directory; a device stays until it is removed");
+	if (info->apart)
+		doctor_say(d, FINDING_WARN, "counts apart",
+			   "%u living contexts of this directory count on %s: they and those on %s do not see each other's devices, units and "
+			   "claims; start all with one PINION_GROUND, and let all open /dev/pinion or none",
+			   info->apart, strcmp(info->counts, "kmod") ? "the module" : "memfd", info->counts);
+}
+
 /* The ground that a context gets; NULL when there is none to be had. */
 static struct pinion_context *look_at_ground(struct doctor *d)
 {
@@ -110,6 +127,8 @@ static struct pinion_context *look_at_ground(struct doctor *d)
 			   info.ground);
 	else
 		doctor_say(d, FINDING_OK, "ground", "%s: buffers are pinned for every device", info.ground);
+	if (info.counts)
+		look_at_counts(d, &info);
 	doctor_say(d, FINDING_OK, "runtime directory", "%s", info.dir ? info.dir : "");
 	return ctx;
 }

@@ -33,6 +33,7 @@ static void print_info(const struct pinion_context_info *info)
 
 	printf("version: %s\n", pinion_version());
 	printf("ground: %s\n", info->ground);
+	printf("counts: %s\n", info->counts);
 	print_module();
 	printf("runtime directory: %s\n", text_copy(dir, sizeof(dir), info->dir));
 	printf("engine: %s\n", info->engine);

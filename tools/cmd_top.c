@@ -84,13 +84,18 @@ static json_t *device_object(const struct device_row *row, int64_t now_ns)
 	return object;
 }
 
-static void print_json(const struct devices *d)
+static void print_json(const struct pinion_context *ctx, const struct devices *d)
 {
 	json_t *object = json_new_object(), *array = json_new_array();
+	struct pinion_context_info info = { .size = sizeof(info) };
 
 	for (size_t i = 0; i < d->rows; i++)
 		json_add(array, device_object(&d->row[i], d->at_ns));
 	json_set(object, "devices", array);
+	if (!pinion_context_info(ctx, &info)) {
+		json_set_text(object, "counts", info.counts);
+		json_set_number(object, "apart", info.apart);
+	}
 	json_print(object);
 }
 
@@ -170,7 +175,7 @@ static int show_once(struct pinion_context *ctx, bool json)
 	if (ret)
 		return refused(ret);
 	if (json)
-		print_json(&d);
+		print_json(ctx, &d);
 	else
 		print_text(&d, NULL, stdout);
 	devices_free(&d);
