@@ -52,6 +52,13 @@ static void setup(void)
 	ck_ok(open_device(&ctx, &dev));
 }
 
+/* What is caught in the middle of a change to the counter file. */
+static void setup_file(void)
+{
+	setenv("PINION_GROUND", "memfd", 1);
+	setup();
+}
+
 static void teardown(void)
 {
 	pinion_close(ctx);
@@ -382,8 +389,12 @@ static int crowd_out(const char *key)
 	if (pinion_open(NULL, &ctx))
 		return 1;
 	for (int i = 0; i < 64; i++) {
+		int ret;
+
 		snprintf(other, sizeof(other), "res-crowd-%d", i);
-		if (pinion_device_add(ctx, other, NULL, &found))
+		ret = pinion_device_add(ctx, other, NULL, &found);
+		/* The module drops no device for another. */
+		if (ret && !(ret == -ENOSPC && ctx->counts->kmod))
 			return 2;
 	}
 	if (pinion_device_find(ctx, key, &found))
@@ -657,8 +668,16 @@ END_TEST
 static Suite *reservation_suite(void)
 {
 	Suite *s = suite_create("reservation");
-	TCase *tc = tcase_create("reservation");
+	TCase *tc = tcase_create("reservation"), *file = tcase_create("file");
 
+	/* First, while few rows of the file were ever used. */
+	tcase_set_timeout(file, 60);
+	tcase_add_checked_fixture(file, setup_file, teardown);
+	tcase_add_test(file, rows_of_who_is_not_all_gone_are_passed_over);
+	tcase_add_test(file, a_claim_is_made_while_one_that_was_killed_over_another_goes);
+	tcase_add_test(file, who_waits_for_a_stopped_process_is_told_which);
+	tcase_add_test(file, a_lock_that_others_get_is_waited_for);
+	suite_add_tcase(s, file);
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, what_is_left_can_be_claimed_and_no_more);
@@ -673,10 +692,6 @@ static Suite *reservation_suite(void)
 	tcase_add_test(tc, a_removed_device_leaves_the_claim_without_one);
 	tcase_add_test(tc, a_device_that_is_claimed_stays);
 	tcase_add_test(tc, a_device_whose_claim_was_passed_on_is_not_removed_by_its_maker);
-	tcase_add_test(tc, rows_of_who_is_not_all_gone_are_passed_over);
-	tcase_add_test(tc, a_claim_is_made_while_one_that_was_killed_over_another_goes);
-	tcase_add_test(tc, who_waits_for_a_stopped_process_is_told_which);
-	tcase_add_test(tc, a_lock_that_others_get_is_waited_for);
 	tcase_add_test(tc, a_thousand_claims_and_one_more);
 	suite_add_tcase(s, tc);
 	return s;

@@ -24,8 +24,8 @@ TESTS = os.path.dirname(HERE)
 DATA = ("golden", "hostile")
 SOURCES = ("Documentation/backends.md", "tests/unit/test_backend.c")  # which a test compares
 SECONDS = 1500  # guest time of one program
-# What each run tries: buffers and what is made of them, and the names they are handed out under.
-SHORT = ("buffer", "share", "storage", "storage_named", "context", "attach", "conform", "command")
+# What each run tries: buffers and what is made of them, the names they are handed out under, and counts.
+SHORT = ("buffer", "share", "storage", "storage_named", "context", "attach", "conform", "counts_module", "reservation", "flush", "command")
 # No library in them: what they show is shown on the host.
 LEFT_OUT = ("counters_model",)
 
