@@ -435,32 +435,44 @@ START_TEST(counts_on_the_module)
 }
 END_TEST
 
+static void add_module(Suite *s)
+{
+	TCase *tc = tcase_create("module"), *churn = tcase_create("churn");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, units_of_another_process_count_until_it_is_dead);
+	tcase_add_test(tc, units_of_another_user_count_as_well);
+	tcase_add_test(tc, units_that_the_kernel_keeps_count_as_well);
+	tcase_add_test(tc, a_device_lives_as_long_as_somebody_refers_to_it);
+	tcase_add_test(tc, another_users_device_cannot_be_removed);
+	tcase_add_test(tc, a_flush_that_is_late_names_who_it_waited_for);
+	tcase_add_test(tc, a_flush_goes_on_through_signals_and_says_what_was_lost);
+	tcase_add_test(tc, an_exclusive_claim_takes_its_bytes_and_no_more);
+	tcase_add_test(tc, who_counts_elsewhere_is_told);
+	suite_add_tcase(s, tc);
+	tcase_set_timeout(churn, 120);
+	tcase_add_checked_fixture(churn, setup, teardown);
+	tcase_add_test(churn, sessions_that_come_and_go_are_read_as_they_are);
+	suite_add_tcase(s, churn);
+}
+
+static void add_none(Suite *s)
+{
+	TCase *none = tcase_create("none");
+
+	tcase_add_test(none, counts_on_the_module);
+	suite_add_tcase(s, none);
+}
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("counts_module");
-	TCase *tc = tcase_create("module"), *churn = tcase_create("churn"), *none = tcase_create("none");
 
-	if (counts_on_module() && !geteuid()) {
-		tcase_set_timeout(tc, 5);
-		tcase_add_checked_fixture(tc, setup, teardown);
-		tcase_add_test(tc, units_of_another_process_count_until_it_is_dead);
-		tcase_add_test(tc, units_of_another_user_count_as_well);
-		tcase_add_test(tc, units_that_the_kernel_keeps_count_as_well);
-		tcase_add_test(tc, a_device_lives_as_long_as_somebody_refers_to_it);
-		tcase_add_test(tc, another_users_device_cannot_be_removed);
-		tcase_add_test(tc, a_flush_that_is_late_names_who_it_waited_for);
-		tcase_add_test(tc, a_flush_goes_on_through_signals_and_says_what_was_lost);
-		tcase_add_test(tc, an_exclusive_claim_takes_its_bytes_and_no_more);
-		tcase_add_test(tc, who_counts_elsewhere_is_told);
-		suite_add_tcase(s, tc);
-		tcase_set_timeout(churn, 120);
-		tcase_add_checked_fixture(churn, setup, teardown);
-		tcase_add_test(churn, sessions_that_come_and_go_are_read_as_they_are);
-		suite_add_tcase(s, churn);
-	} else {
-		tcase_add_test(none, counts_on_the_module);
-		suite_add_tcase(s, none);
-	}
+	if (counts_on_module() && !geteuid())
+		add_module(s);
+	else
+		add_none(s);
 	return s;
 }
 
