@@ -2,6 +2,7 @@
 /* The frame of the calls: sizes, flags, reserved fields, addresses, descriptors, numbers, read-only opens, 32-bit callers. */
 #define _GNU_SOURCE
 #include "calls.h"
+#include "caller_32.h"
 #include "vgem.h"
 
 #include <limits.h>
@@ -14,15 +15,6 @@
 
 #define FILL	0xa5
 #define NOWHERE 0x8000 /* below what may be mapped */
-
-static bool user_mode(void)
-{
-	char *cpu = file_get("/proc/cpuinfo");
-	bool is = strstr(cpu, "User Mode Linux");
-
-	free(cpu);
-	return is;
-}
 
 /* Two pages; before and behind them is nothing that can be read or written. */
 static unsigned char *room;
@@ -443,34 +435,6 @@ static void read_only(void)
 }
 
 #ifdef __x86_64__
-/* The layouts are the same for both: every number lies at a multiple of its size (the module asserts the sizes). */
-static int call_32(int fd, unsigned int cmd, void *arg)
-{
-	long ret;
-
-	__asm__ volatile("int $0x80"
-			 : "=a"(ret)
-			 : "a"(54L), "b"((long)fd), "c"((long)cmd), "d"(arg)
-			 : "memory", "r8", "r9", "r10", "r11");
-	return (int)ret;
-}
-
-/* A kernel without 32-bit programs kills whoever calls like one. After a fork() the range would not be writable any more. */
-static bool has_32(void)
-{
-	pid_t pid;
-	int status = 0;
-
-	if (user_mode())
-		return false;
-	pid = vfork();
-	if (!pid) {
-		call_32(-1, PINION_IOC_INFO, NULL);
-		_exit(0);
-	}
-	return pid > 0 && waitpid(pid, &status, 0) == pid && !WIFSIGNALED(status);
-}
-
 static void caller_32(void)
 {
 	struct state was;

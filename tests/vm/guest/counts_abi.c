@@ -2,6 +2,7 @@
 /* The frame of the calls about devices and counts: sizes, flags, reserved fields, addresses, arguments, opens. */
 #define _GNU_SOURCE
 #include "counts_calls.h"
+#include "caller_32.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -319,27 +320,13 @@ static void read_only(void)
 }
 
 #ifdef __x86_64__
-static int call_32(int fd, unsigned int cmd, void *arg)
-{
-	long ret;
-
-	__asm__ volatile("int $0x80"
-			 : "=a"(ret)
-			 : "a"(54L), "b"((long)fd), "c"((long)cmd), "d"(arg)
-			 : "memory", "r8", "r9", "r10", "r11");
-	return (int)ret;
-}
-
 static void caller_32(void)
 {
 	struct counts_state was = counts_now(given.dev);
-	char *cpu = file_get("/proc/cpuinfo");
-	bool user_mode = strstr(cpu, "User Mode Linux");
 	union args *a;
 
-	free(cpu);
-	if (user_mode) {
-		tap_skip("a 32-bit caller", "user-mode Linux has none");
+	if (!has_32()) {
+		tap_skip("a 32-bit caller", "this kernel has none");
 		return;
 	}
 	a = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
