@@ -141,7 +141,7 @@ static int copy_nodes(const struct pages *pages, const struct pinion_bufinfo *ar
 
 	if (!nr)
 		return 0;
-	bytes = fault_here() ? NULL : kcalloc(nr, sizeof(*bytes), GFP_KERNEL_ACCOUNT);
+	bytes = fault_here() ? NULL : kcalloc(nr, sizeof(*bytes), GFP_KERNEL_ACCOUNT | GFP_MAYFAIL);
 	if (!bytes)
 		return -ENOMEM;
 	pages_nodes(pages, bytes, nr);

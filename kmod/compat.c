@@ -60,12 +60,17 @@ int compat_memfd_pin(struct file *file, bool hugetlb, unsigned long first, unsig
 	return 0;
 }
 
-void compat_memfd_unpin(struct page **page, unsigned long nr, struct folio **folio, unsigned long nr_folio)
+void compat_memfd_unpin(struct page **page, unsigned long nr, struct folio **folio, unsigned long nr_folio, bool dirty)
 {
-	unsigned long i, n;
+	unsigned long i, j, n;
 
 	for (i = 0; i < nr_folio; i += n) {
 		n = min(nr_folio - i, PIN_BATCH);
+		for (j = i; dirty && j < i + n; j++) {
+			folio_lock(folio[j]);
+			folio_mark_dirty(folio[j]);
+			folio_unlock(folio[j]);
+		}
 		unpin_folios(folio + i, n);
 		cond_resched();
 	}
@@ -100,11 +105,13 @@ int compat_memfd_pin(struct file *file, bool hugetlb, unsigned long first, unsig
 	return 0;
 }
 
-void compat_memfd_unpin(struct page **page, unsigned long nr, struct folio **folio, unsigned long nr_folio)
+void compat_memfd_unpin(struct page **page, unsigned long nr, struct folio **folio, unsigned long nr_folio, bool dirty)
 {
 	unsigned long i;
 
 	for (i = 0; i < nr; i++) {
+		if (dirty)
+			set_page_dirty_lock(page[i]);
 		put_page(page[i]);
 		cond_resched();
 	}

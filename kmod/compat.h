@@ -62,7 +62,8 @@ static inline long compat_pin_user_pages(unsigned long start, unsigned long nr, 
  */
 int compat_memfd_pin(struct file *file, bool hugetlb, unsigned long first, unsigned long nr, struct page **page,
 		     struct folio ***folio, unsigned long *nr_folio, unsigned long *done);
-void compat_memfd_unpin(struct page **page, unsigned long nr, struct folio **folio, unsigned long nr_folio);
+/* @dirty: a device may have written, which no page table tells; a clean page of shmem is dropped and not swapped. */
+void compat_memfd_unpin(struct page **page, unsigned long nr, struct folio **folio, unsigned long nr_folio, bool dirty);
 
 /* Pages of 4 KiB in the page that a file's mappings are made of. */
 unsigned long compat_file_page_pages(struct file *file, bool hugetlb);

@@ -209,11 +209,15 @@ static u64 watch_id(const void *object)
 static void watch_fill(void *object, const struct session *reader, void *to)
 {
 	struct watch *watch = object;
+	u64 value;
 
+	mutex_lock(&watch->waiter.queue->lock);
+	value = watch->waiter.value;
+	mutex_unlock(&watch->waiter.queue->lock);
 	*(struct pinion_list_watch *)to = (struct pinion_list_watch){
 		.id = watch->id,
 		.generation = watch->waiter.queue->generation,
-		.value = watch->waiter.value,
+		.value = value,
 		.made_ns = watch->made_ns,
 		.index = watch->waiter.queue->index,
 		.cond = watch->waiter.cond,
@@ -347,7 +351,7 @@ int list_call(struct call *call)
 		return -EINVAL;
 	if (args->row_size > PAGE_SIZE)
 		return -E2BIG;
-	g.rows = fault_here() ? NULL : kmalloc(ROWS_BYTES, GFP_KERNEL_ACCOUNT);
+	g.rows = fault_here() ? NULL : kmalloc(ROWS_BYTES, GFP_KERNEL_ACCOUNT | GFP_MAYFAIL);
 	if (!g.rows)
 		return -ENOMEM;
 	ret = list_rows(&g, &done);

@@ -21,7 +21,8 @@
 
 static void memfd_release(struct pages *pages)
 {
-	compat_memfd_unpin(pages->chunk, layout_chunks(&pages->layout), pages->folio, pages->nr_folio);
+	compat_memfd_unpin(pages->chunk, layout_chunks(&pages->layout), pages->folio, pages->nr_folio,
+			   pages->writes_denied);
 	kvfree(pages->folio);
 	if (pages->writes_denied)
 		mapping_unmap_writable(pages->file->f_mapping);

@@ -13,6 +13,7 @@
 #include <linux/string.h>
 
 #include "fault.h"
+#include "pages.h"
 
 static unsigned long max_bytes;
 module_param(max_bytes, ulong, 0644);
@@ -92,7 +93,7 @@ static struct payer *find(kuid_t uid, struct rb_node ***link, struct rb_node **p
 
 struct payer *payer_get(const struct cred *cred)
 {
-	struct payer *fresh = fault_here() ? NULL : kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT), *payer;
+	struct payer *fresh = fault_here() ? NULL : kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT | GFP_MAYFAIL), *payer;
 	struct rb_node **link, *parent;
 
 	if (!fresh)

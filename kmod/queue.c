@@ -369,6 +369,11 @@ int queue_set(struct call *call)
 		ret = -EPERM;
 	if (!ret) {
 		mutex_lock(&queue->lock);
+		if (queue->gone) {
+			mutex_unlock(&queue->lock);
+			queue_put(queue);
+			return -ESTALE;
+		}
 		if (args->set & PINION_SET_CAPACITY)
 			queue->capacity = args->capacity;
 		if (args->set & PINION_SET_BUDGET)

@@ -44,8 +44,10 @@ static int table_fill(const struct slice *slice, unsigned long most, struct sg_t
 	struct page *page;
 	int ret;
 
-	for (index = slice->first; index < end; index += pages_run(slice->pages, index, end, most, &page))
+	for (index = slice->first; index < end; index += pages_run(slice->pages, index, end, most, &page)) {
 		entries++;
+		cond_resched();
+	}
 	ret = fault_here() ? -ENOMEM : sg_alloc_table(table, entries, GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
 	if (ret)
 		return ret;
@@ -53,6 +55,7 @@ static int table_fill(const struct slice *slice, unsigned long most, struct sg_t
 	for (index = slice->first; index < end; index += run, sg = sg_next(sg)) {
 		run = pages_run(slice->pages, index, end, most, &page);
 		sg_set_page(sg, page, run << PAGE_SHIFT, 0);
+		cond_resched();
 	}
 	return 0;
 }
@@ -71,7 +74,7 @@ static struct sg_table *slice_map_dma(struct dma_buf_attachment *attach, enum dm
 
 	if (dir != DMA_TO_DEVICE && !(slice->rights & PINION_RIGHT_DMA_RW))
 		return ERR_PTR(-EACCES);
-	mapping = fault_here() ? NULL : kzalloc(sizeof(*mapping), GFP_KERNEL_ACCOUNT);
+	mapping = fault_here() ? NULL : kzalloc(sizeof(*mapping), GFP_KERNEL_ACCOUNT | GFP_MAYFAIL);
 	if (!mapping)
 		return ERR_PTR(-ENOMEM);
 	mapping->dev = attach->dev;
