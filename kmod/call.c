@@ -7,6 +7,7 @@
 
 #include "claim.h"
 #include "fault.h"
+#include "lane.h"
 #include "list.h"
 #include "pages.h"
 #include "queue.h"
@@ -37,12 +38,12 @@ static const struct call_entry {
 	{ PINION_IOC_DEV_GET, sizeof(struct pinion_dev), sizeof(struct pinion_dev), false, false, false, queue_get },
 	{ PINION_IOC_DEV_SET, sizeof(struct pinion_dev), sizeof(struct pinion_dev), true, false, true, queue_set },
 	{ PINION_IOC_DEV_DEL, sizeof(struct pinion_dev_del), sizeof(struct pinion_dev_del), true, false, true, queue_del },
-	{ PINION_IOC_ATTACH, sizeof(struct pinion_attach), sizeof(struct pinion_attach), true, false, true, session_attach },
-	{ PINION_IOC_DETACH, sizeof(struct pinion_handle), sizeof(struct pinion_handle), true, false, true, session_detach },
-	{ PINION_IOC_RESET, sizeof(struct pinion_handle), sizeof(struct pinion_handle), true, false, true, session_reset },
-	{ PINION_IOC_ADD, sizeof(struct pinion_add), sizeof(struct pinion_add), true, false, true, session_add },
+	{ PINION_IOC_ATTACH, sizeof(struct pinion_attach), sizeof(struct pinion_attach), true, false, true, lane_attach },
+	{ PINION_IOC_DETACH, sizeof(struct pinion_handle), sizeof(struct pinion_handle), true, false, true, lane_detach },
+	{ PINION_IOC_RESET, sizeof(struct pinion_handle), sizeof(struct pinion_handle), true, false, true, lane_reset },
+	{ PINION_IOC_ADD, sizeof(struct pinion_add), sizeof(struct pinion_add), true, false, true, lane_add },
 	{ PINION_IOC_READ, sizeof(struct pinion_read), sizeof(struct pinion_read), false, false, false, reading_call },
-	{ PINION_IOC_KICK, sizeof(struct pinion_handle), sizeof(struct pinion_handle), true, false, true, session_kick },
+	{ PINION_IOC_KICK, sizeof(struct pinion_handle), sizeof(struct pinion_handle), true, false, true, lane_kick },
 	{ PINION_IOC_RESERVE, sizeof(struct pinion_reserve), sizeof(struct pinion_reserve), true, false, false, claim_reserve },
 	{ PINION_IOC_CLAIMINFO, sizeof(struct pinion_reserve), sizeof(struct pinion_reserve), false, false, false, claim_info },
 	{ PINION_IOC_WAIT, sizeof(struct pinion_wait), sizeof(struct pinion_wait), false, true, false, wait_call },

@@ -5,9 +5,9 @@
  * The table of contents. call.c takes a call apart and puts its result back; buffer.c has the calls about buffers. pages.c
  * (with shmem.c, pin.c and memfd.c, the other kinds) is the memory, slice.c the dma-buf over it, payer.c who is charged,
  * table.c every object there is and list.c the rows about them, stat.c what can be seen from outside, compat.c what differs
- * between kernels. session.c is an open file and its counter page, queue.c a device, count.c the counts of the one on the other,
- * reading.c their sums, claim.c who has reserved, wait.c who waits (watch.c: as a descriptor), uring.c the same by io_uring,
- * info.c the page that shows it.
+ * between kernels. session.c is an open file and its counter page, queue.c a device, lane.c what binds the one to the other,
+ * count.c the counts, reading.c their sums, claim.c who has reserved, wait.c who waits (watch.c: as a descriptor), uring.c the
+ * same by io_uring, info.c the page that shows it.
  */
 #include <linux/fs.h>
 #include <linux/miscdevice.h>

@@ -1,90 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "session.h"
 
-#include <linux/bitops.h>
-#include <linux/dma-buf.h>
-#include <linux/file.h>
 #include <linux/ktime.h>
 #include <linux/mm.h>
 #include <linux/module.h>
-#include <linux/nospec.h>
-#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
-#include "call.h"
 #include "compat.h"
-#include "count.h"
 #include "fault.h"
 #include "info.h"
+#include "lane.h"
 #include "pages.h"
 #include "queue.h"
-#include "slice.h"
 #include "table.h"
-#include "wait.h"
 
 static bool window_group;
 module_param(window_group, bool, 0444);
 MODULE_PARM_DESC(window_group, "who may open the device may map every user's counter pages, read-only; default no: one's own user's");
-
-/* A handle is a lane's number and a serial above it. */
-#define HANDLE_LANE_BITS 6
-#define HANDLE_LANE_MASK (BIT(HANDLE_LANE_BITS) - 1)
-static_assert(PINION_LANES <= HANDLE_LANE_MASK);
-
-/* ---- lanes --------------------------------------------------------------------------------------------------------- */
-
-/* Under session->lock. */
-static struct lane *lane_of(struct session *session, u32 handle)
-{
-	unsigned int nr = handle & HANDLE_LANE_MASK;
-	struct lane *lane;
-
-	lockdep_assert_held(&session->lock);
-	if (session->state == SESSION_ENDED)
-		return ERR_PTR(-EOWNERDEAD);
-	if (nr >= PINION_LANES)
-		return ERR_PTR(-EINVAL);
-	lane = session->lane[array_index_nospec(nr, PINION_LANES)];
-	return lane && lane->handle == handle ? lane : ERR_PTR(-EINVAL);
-}
-
-static void lane_free(struct lane *lane)
-{
-	if (lane->pages)
-		pages_put(lane->pages);
-	kfree(lane);
-}
-
-static void member_free(struct member *member)
-{
-	table_remove(&table_members, member->id);
-	queue_put(member->queue);
-	kfree(member);
-}
-
-/* Gives a lane back. With the last one of the device the member leaves: how many units are given up by that. */
-static u64 lane_drop(struct session *session, struct lane *lane)
-{
-	struct member *member = lane->member;
-	struct queue *queue = member->queue;
-	u64 units = 0;
-	bool last;
-
-	mutex_lock(&queue->lock);
-	info_bump();
-	count_unbind(member, lane, lane->handle & HANDLE_LANE_MASK);
-	last = !member->lanes;
-	if (last)
-		units = count_leave(member);
-	queue_show(queue);
-	info_bump();
-	wait_settle(queue);
-	mutex_unlock(&queue->lock);
-	lane_free(lane);
-	if (last)
-		member_free(member);
-	return units;
-}
 
 /* Nothing of it counts from here on, and who sees its page reads zero. */
 static void session_end(struct session *session)
@@ -97,7 +29,7 @@ static void session_end(struct session *session)
 	WRITE_ONCE(session->state, SESSION_ENDED);
 	for (nr = 0; nr < PINION_LANES; nr++)
 		if (session->lane[nr])
-			lane_drop(session, session->lane[nr]);
+			lane_drop(session->lane[nr]);
 	if (session->page) {
 		info_bump();
 		clear_page(page_address(session->page));
@@ -105,8 +37,7 @@ static void session_end(struct session *session)
 	}
 }
 
-/* Under session->lock: it has a page from now on. */
-static int session_need(struct session *session)
+int session_need(struct session *session)
 {
 	struct page *page;
 	int ret;
@@ -129,8 +60,8 @@ static int session_need(struct session *session)
 	return 0;
 }
 
-/* Under session->lock: what session_need() did, undone. Who finds the page for a window has a reference before it is gone. */
-static void session_unneed(struct session *session)
+/* Who finds the page for a window has a reference before it is gone. */
+void session_unneed(struct session *session)
 {
 	struct page *page = session->page;
 
@@ -363,346 +294,4 @@ int session_mmap(struct file *file, struct vm_area_struct *vma)
 	if (vma->vm_pgoff >= PINION_MMAP_WINDOW >> PAGE_SHIFT)
 		return window_mmap(session, vma);
 	return -EINVAL;
-}
-
-/* ---- ATTACH -------------------------------------------------------------------------------------------------------- */
-
-/* Where the lane's completed words lie. */
-static int lane_elsewhere(struct lane *lane, const struct pinion_attach *args)
-{
-	struct dma_buf *dmabuf = dma_buf_get(args->completed_fd);
-	u64 at = args->completed_off, bytes = sizeof(struct pinion_count) * 2;
-	const struct slice *slice;
-	int ret = -EINVAL;
-
-	if (IS_ERR(dmabuf))
-		return PTR_ERR(dmabuf);
-	slice = slice_of(dmabuf);
-	if (slice && !(at % bytes) && at < (u64)slice->nr << PAGE_SHIFT) {
-		lane->pages = pages_get(slice->pages);
-		lane->completed = page_address(pages_page(slice->pages, slice->first + (at >> PAGE_SHIFT))) + offset_in_page(at);
-		ret = 0;
-	}
-	dma_buf_put(dmabuf);
-	return ret;
-}
-
-static struct lane *lane_new(const struct pinion_attach *args)
-{
-	struct lane *lane = fault_here() ? NULL : kzalloc(sizeof(*lane), GFP_KERNEL_ACCOUNT | GFP_MAYFAIL);
-	int ret = 0;
-
-	if (!lane)
-		return ERR_PTR(-ENOMEM);
-	lane->max_inflight = args->max_inflight;
-	lane->max_cost = args->max_cost;
-	if (args->flags & PINION_ATTACH_COMPLETED_FD)
-		ret = lane_elsewhere(lane, args);
-	if (!ret)
-		return lane;
-	kfree(lane);
-	return ERR_PTR(ret);
-}
-
-/* Uses up the queue's reference, also when it fails. */
-static struct member *member_new(struct session *session, struct queue *queue)
-{
-	struct member *member = fault_here() ? NULL : kzalloc(sizeof(*member), GFP_KERNEL_ACCOUNT | GFP_MAYFAIL);
-	int ret = -ENOMEM;
-
-	if (member)
-		ret = table_reserve(&table_members, &member->id);
-	if (ret) {
-		kfree(member);
-		queue_put(queue);
-		return ERR_PTR(ret);
-	}
-	member->session = session;
-	member->queue = queue;
-	return member;
-}
-
-/* A free lane: the one asked for, or one whose number differs from session to session, for the readers' caches. */
-static int choose_lane(const struct session *session, const struct pinion_attach *args)
-{
-	unsigned int i, nr;
-
-	if (args->flags & PINION_ATTACH_LANE)
-		return session->lane[array_index_nospec(args->lane, PINION_LANES)] ? -EBUSY : args->lane;
-	for (i = 0; i < PINION_LANES; i++) {
-		nr = (session->id + i) % PINION_LANES;
-		if (!session->lane[nr])
-			return nr;
-	}
-	return -ENOSPC;
-}
-
-/* Under session->lock: the lane is the device's, through the member there is or @fresh. *@joined: @fresh it was. */
-static int bind(struct session *session, struct lane *lane, struct member *fresh, unsigned int nr, bool *joined)
-{
-	struct queue *queue = fresh->queue;
-	struct member *member;
-	int ret = 0;
-
-	mutex_lock(&queue->lock);
-	if (queue->gone)
-		ret = -ESTALE;
-	else if (queue->nr_lanes >= QUEUE_LANES_MAX)
-		ret = -ENOSPC;
-	if (!ret) {
-		member = count_of(queue, session);
-		*joined = !member;
-		if (!member) {
-			member = fresh;
-			count_join(member);
-		}
-		info_bump();
-		count_bind(member, lane, nr);
-		queue_show(queue);
-		info_bump();
-	}
-	mutex_unlock(&queue->lock);
-	return ret;
-}
-
-static int attach(struct session *session, struct lane *lane, struct member *fresh, struct pinion_attach *args, bool *joined)
-{
-	int nr, ret;
-
-	nr = choose_lane(session, args);
-	if (nr < 0)
-		return nr;
-	/* 26 bits of serial, never 0. */
-	session->serial = session->serial % ((1U << (32 - HANDLE_LANE_BITS)) - 1) + 1;
-	lane->handle = session->serial << HANDLE_LANE_BITS | nr;
-	lane->words = &session_counters(session)->lane[nr];
-	if (!lane->completed)
-		lane->completed = lane->words->completed;
-	ret = bind(session, lane, fresh, nr, joined);
-	if (ret)
-		return ret;
-	WRITE_ONCE(session->shown, true);
-	args->handle = lane->handle;
-	args->lane = nr;
-	return 0;
-}
-
-static bool attach_ok(const struct pinion_attach *args)
-{
-	bool elsewhere = args->flags & PINION_ATTACH_COMPLETED_FD;
-
-	return !(args->flags & ~(PINION_ATTACH_COMPLETED_FD | PINION_ATTACH_LANE)) && !args->handle && !args->reserved &&
-	       args->generation && args->max_inflight && args->max_inflight <= SESSION_INFLIGHT_MAX &&
-	       (args->flags & PINION_ATTACH_LANE ? args->lane < PINION_LANES : !args->lane) &&
-	       (elsewhere || (args->completed_fd == -1 && !args->completed_off));
-}
-
-int session_attach(struct call *call)
-{
-	struct session *session = call->session;
-	struct pinion_attach *args = &call->attach;
-	struct member *member;
-	struct queue *queue;
-	struct lane *lane;
-	bool joined = false, fresh;
-	int ret;
-
-	if (!attach_ok(args))
-		return -EINVAL;
-	queue = queue_find(args->index, args->generation);
-	if (IS_ERR(queue))
-		return PTR_ERR(queue);
-	if (queue->flags & PINION_DEV_SYNC) {
-		queue_put(queue);
-		return -ENODATA;
-	}
-	member = member_new(session, queue);
-	if (IS_ERR(member))
-		return PTR_ERR(member);
-	lane = lane_new(args);
-	if (IS_ERR(lane)) {
-		member_free(member);
-		return PTR_ERR(lane);
-	}
-	mutex_lock(&session->lock);
-	fresh = !session->page;
-	ret = session->state == SESSION_ENDED ? -EOWNERDEAD : session_need(session);
-	if (!ret) {
-		ret = attach(session, lane, member, args, &joined);
-		if (ret && fresh)
-			session_unneed(session);
-	}
-	if (joined) {
-		table_publish(&table_members, member->id, member);
-		/* Who listed after the lane was bound and before this did not see it. */
-		info_bump();
-	}
-	mutex_unlock(&session->lock);
-	if (ret)
-		lane_free(lane);
-	if (!joined)
-		member_free(member);
-	return ret;
-}
-
-/* ---- what a lane's handle is good for ------------------------------------------------------------------------------ */
-
-static bool handle_ok(const struct pinion_handle *args)
-{
-	return !args->flags && !args->reserved && !args->out_units;
-}
-
-int session_detach(struct call *call)
-{
-	struct session *session = call->session;
-	struct lane *lane;
-	int ret = 0;
-
-	if (!handle_ok(&call->handle))
-		return -EINVAL;
-	mutex_lock(&session->lock);
-	lane = lane_of(session, call->handle.handle);
-	if (IS_ERR(lane))
-		ret = PTR_ERR(lane);
-	else
-		call->handle.out_units = lane_drop(session, lane);
-	mutex_unlock(&session->lock);
-	return ret;
-}
-
-int session_reset(struct call *call)
-{
-	struct session *session = call->session;
-	struct queue *queue;
-	struct lane *lane;
-	int ret = 0;
-
-	if (!handle_ok(&call->handle))
-		return -EINVAL;
-	mutex_lock(&session->lock);
-	lane = lane_of(session, call->handle.handle);
-	if (IS_ERR(lane)) {
-		mutex_unlock(&session->lock);
-		return PTR_ERR(lane);
-	}
-	queue = lane->member->queue;
-	mutex_lock(&queue->lock);
-	if (queue->gone) {
-		ret = -ESTALE;
-	} else {
-		info_bump();
-		call->handle.out_units = count_forget(lane->member);
-		queue_show(queue);
-		info_bump();
-		wait_settle(queue);
-	}
-	mutex_unlock(&queue->lock);
-	mutex_unlock(&session->lock);
-	return ret;
-}
-
-int session_kick(struct call *call)
-{
-	struct session *session = call->session;
-	struct lane *lane;
-	int ret = 0;
-
-	if (!handle_ok(&call->handle))
-		return -EINVAL;
-	mutex_lock(&session->lock);
-	lane = lane_of(session, call->handle.handle);
-	if (IS_ERR(lane))
-		ret = PTR_ERR(lane);
-	else if (READ_ONCE(lane->member->queue->gone))
-		ret = -ESTALE;
-	else
-		wait_kick(lane->member->queue);
-	mutex_unlock(&session->lock);
-	return ret;
-}
-
-/* ---- ADD ----------------------------------------------------------------------------------------------------------- */
-
-static int count_begin(struct member *member, u32 parity, u32 ops, u64 cost)
-{
-	struct pinion_count *to = &member->own.submitted[parity];
-
-	s64 inflight = count_high(member, PINION_BOTH);
-
-	/* With those of the page: what is beyond the bound would be cut from every sum, and the session marked. */
-	if (max_t(s64, inflight, member->added[0] + member->added[1]) + ops > member->max_inflight)
-		return -ENOSPC;
-	member->added[parity] += ops;
-	member->added_cost[parity] += cost;
-	to->cost += cost;
-	to->ops += ops;
-	return 0;
-}
-
-static int count_end(struct member *member, u32 parity, u32 ops, u64 cost)
-{
-	struct pinion_count *to = &member->own.completed[parity];
-
-	if (ops > member->added[parity] || cost > member->added_cost[parity])
-		return -EINVAL;
-	member->added[parity] -= ops;
-	member->added_cost[parity] -= cost;
-	to->cost += cost;
-	to->ops += ops;
-	return 0;
-}
-
-static int count_add(struct member *member, s32 ops, s64 cost, u32 *parity)
-{
-	struct queue *queue = member->queue;
-	int ret;
-
-	lockdep_assert_held(&queue->lock);
-	if (queue->gone)
-		return -ESTALE;
-	if (*parity == PINION_PARITY_NOW)
-		*parity = member->turns.epoch & 1;
-	ret = ops > 0 ? count_begin(member, *parity, ops, cost) : count_end(member, *parity, -ops, -cost);
-	if (ret)
-		return ret;
-	if (!member->adds) {
-		member->adds = true;
-		count_hold(member);
-		queue_show(queue);
-		/* Who reads pages alone is told that this one's is not all of it. */
-		info_bump();
-	}
-	wait_settle(queue);
-	return 0;
-}
-
-int session_count(struct session *session, u32 handle, s32 ops, s64 cost, u32 *parity)
-{
-	struct lane *lane;
-	int ret;
-
-	if (!ops || ops == S32_MIN || (ops > 0 ? cost < 0 : cost > 0) || cost == S64_MIN || *parity > PINION_PARITY_NOW ||
-	    (*parity == PINION_PARITY_NOW && ops < 0))
-		return -EINVAL;
-	mutex_lock(&session->lock);
-	lane = lane_of(session, handle);
-	if (IS_ERR(lane)) {
-		ret = PTR_ERR(lane);
-	} else {
-		mutex_lock(&lane->member->queue->lock);
-		ret = count_add(lane->member, ops, cost, parity);
-		mutex_unlock(&lane->member->queue->lock);
-	}
-	mutex_unlock(&session->lock);
-	return ret;
-}
-
-int session_add(struct call *call)
-{
-	struct pinion_add *args = &call->add;
-
-	if (args->flags || args->reserved || args->out_parity || args->reserved_out)
-		return -EINVAL;
-	args->out_parity = args->parity;
-	return session_count(call->session, args->handle, args->ops, args->cost, &args->out_parity);
 }

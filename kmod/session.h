@@ -23,7 +23,6 @@
 
 #include "payer.h"
 
-struct call;
 struct lane;
 struct queue;
 
@@ -64,13 +63,8 @@ static inline struct pinion_counter_page *session_counters(const struct session 
 	return page_address(session->page);
 }
 
-int session_attach(struct call *call);
-int session_detach(struct call *call);
-int session_reset(struct call *call);
-int session_add(struct call *call);
-int session_kick(struct call *call);
-
-/* ADD with its arguments checked but for handle and sums; *@parity is given, or PINION_PARITY_NOW and comes back. */
-int session_count(struct session *session, u32 handle, s32 ops, s64 cost, u32 *parity);
+/* Under session->lock: it has a page from now on; and the same undone. */
+int session_need(struct session *session);
+void session_unneed(struct session *session);
 
 #endif

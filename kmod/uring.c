@@ -15,6 +15,7 @@
 #include "fault.h"
 #include "pages.h"
 #include "reading.h"
+#include "lane.h"
 #include "session.h"
 #include "wait.h"
 
@@ -56,7 +57,7 @@ static int uring_add(struct session *session, const struct io_uring_cmd *cmd)
 	/* There is no way back for the parity. */
 	if (parity > 1)
 		return -EINVAL;
-	return session_count(session, READ_ONCE(add->handle), READ_ONCE(add->ops), READ_ONCE(add->cost), &parity);
+	return lane_count(session, READ_ONCE(add->handle), READ_ONCE(add->ops), READ_ONCE(add->cost), &parity);
 }
 
 static int uring_read(struct session *session, const struct io_uring_cmd *cmd)
