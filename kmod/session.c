@@ -161,21 +161,10 @@ static int counters_stay(struct vm_area_struct *vma)
 	return -EINVAL;
 }
 
-/* Present from the start, but who takes it from its own tables gets it back. */
-static vm_fault_t counters_fault(struct vm_fault *vmf)
-{
-	const struct session *session = vmf->vma->vm_private_data;
-
-	get_page(session->page);
-	vmf->page = session->page;
-	return 0;
-}
-
 static const struct vm_operations_struct counters_vm_ops = {
 	.open = counters_opened,
 	.close = counters_closed,
 	.mremap = counters_stay,
-	.fault = counters_fault,
 };
 
 /* A window's mapping has the page, whatever becomes of its session. */
@@ -205,8 +194,9 @@ static const struct vm_operations_struct window_vm_ops = {
 };
 
 /*
- * VM_IO keeps everybody from pinning the page: it must be free of writers when its mapping is gone. One page, so there is
- * nothing to split; a child has none of it.
+ * Nobody may pin the page: it must be free of writers when its mapping is gone. VM_IO and VM_PFNMAP keep away those who look at
+ * the mapping, a special entry those who look at the tables alone (get_user_pages_fast()). The mapping's file holds the page.
+ * One page, so there is nothing to split; a child has none of it.
  */
 static int counters_mmap(struct session *session, struct vm_area_struct *vma)
 {
@@ -222,7 +212,8 @@ static int counters_mmap(struct session *session, struct vm_area_struct *vma)
 	ret = session->state == SESSION_ENDED ? -EOWNERDEAD : session->state == SESSION_MAPPED ? -EBUSY : session_need(session);
 	if (!ret) {
 		compat_vm_flags_mod(vma, VM_IO | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP, VM_MAYEXEC);
-		ret = fault_here() ? -ENOMEM : vm_insert_page(vma, vma->vm_start, session->page);
+		ret = fault_here() ? -ENOMEM : remap_pfn_range(vma, vma->vm_start, page_to_pfn(session->page), PAGE_SIZE,
+							       vma->vm_page_prot);
 	}
 	if (!ret) {
 		vma->vm_private_data = session;
