@@ -8,28 +8,47 @@
 #include <linux/fs.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
+#include <linux/pagevec.h>
 #include <linux/sched/signal.h>
 #include <linux/shmem_fs.h>
+#include <linux/swap.h>
 
 #include "fault.h"
 #include "pages.h"
 #include "trace.h"
 
+/* Off the list that is never looked at, where the mapping's flag has put them; then the references. */
+static void let_go(struct folio_batch *batch)
+{
+	unsigned int i;
+
+	check_move_unevictable_folios(batch);
+	for (i = 0; i < folio_batch_count(batch); i++)
+		folio_put(batch->folios[i]);
+	folio_batch_init(batch);
+	cond_resched();
+}
+
+/* A mapping may live on: from here on it is ordinary, swappable shared memory. */
 static void shmem_release(struct pages *pages)
 {
 	unsigned long i;
+	struct folio_batch batch;
 
+	if (pages->file)
+		mapping_clear_unevictable(pages->file->f_mapping);
+	folio_batch_init(&batch);
 	for (i = 0; i < layout_chunks(&pages->layout); i++) {
-		put_page(pages->chunk[i]);
-		cond_resched();
+		/* A device may have written, which no page table tells; a clean page is dropped and not swapped. */
+		set_page_dirty_lock(pages->chunk[i]);
+		if (!folio_batch_add(&batch, page_folio(pages->chunk[i])))
+			let_go(&batch);
 	}
+	let_go(&batch);
 	if (pages->map_file)
 		fput(pages->map_file);
-	if (!pages->file)
-		return;
-	/* A mapping may live on: from here on it is ordinary, swappable shared memory. */
-	mapping_clear_unevictable(pages->file->f_mapping);
-	fput(pages->file);
+	if (pages->file)
+		fput(pages->file);
 }
 
 static const struct pages_ops shmem_ops = {
