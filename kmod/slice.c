@@ -135,7 +135,12 @@ static int slice_begin_cpu(struct dma_buf *dmabuf, enum dma_data_direction dir)
 {
 	struct slice *slice = dmabuf->priv;
 	struct mapping *mapping;
+	long ret;
 
+	/* The core waits for fences after this, which is too late for what is taken from a device below. */
+	ret = dma_resv_wait_timeout(dmabuf->resv, dma_resv_usage_rw(dir != DMA_FROM_DEVICE), true, MAX_SCHEDULE_TIMEOUT);
+	if (ret < 0)
+		return ret;
 	mutex_lock(&slice->pages->lock);
 	list_for_each_entry(mapping, &slice->pages->mappings, node)
 		dma_sync_sgtable_for_cpu(mapping->dev, &mapping->table, mapping->dir);
