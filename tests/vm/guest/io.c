@@ -311,6 +311,42 @@ static void zero_copy(void)
 	point("io", "MSG_ZEROCOPY over loopback");
 }
 
+/* A device would write into the page when the session has ended. */
+static void counter_page(void)
+{
+	int file = disk_file("counters", PAGE, O_RDWR | O_DIRECT), second = dev_open(O_RDWR);
+	char *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, second, PINION_MMAP_COUNTERS);
+	char *full = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	/* A hole would be zeroed by the processor. */
+	if (page == MAP_FAILED || pwrite(file, full, PAGE, 0) != (ssize_t)PAGE)
+		wrong("a page or a file: %s", strerror(errno));
+	else if (pread(file, page, PAGE, 0) >= 0 || errno != EFAULT)
+		wrong("read into it is not EFAULT");
+	else
+		munmap(page, PAGE);
+	munmap(full, PAGE);
+	close(second);
+	close(file);
+	point("io", "a counter page cannot be pinned, by O_DIRECT to begin with");
+}
+
+/* What was given back is not kept from being swapped, whoever still has it mapped. */
+static void shared_memory_let_go(void)
+{
+	uint64_t start = meminfo("Unevictable:");
+	int fd = dev_alloc(dev, 4 * HUGE, PINION_ALLOC_SHMEM);
+	char *p = dev_map(fd, 4 * HUGE, PROT_READ | PROT_WRITE);
+	uint64_t left;
+
+	close(fd);
+	left = meminfo("Unevictable:");
+	if (p == MAP_FAILED || left > start + HUGE)
+		wrong("%llu KiB are unevictable yet", (unsigned long long)(left - start) >> 10);
+	munmap(p, 4 * HUGE);
+	point("io of shared memory", "memory that was let go can be swapped while it is mapped");
+}
+
 int main(void)
 {
 	struct pinion_info info;
@@ -329,7 +365,9 @@ int main(void)
 		if (!dev_info(dev, &info) && info.features & PINION_FEATURE_SHMEM) {
 			direct(PINION_ALLOC_SHMEM, "io of shared memory");
 			processes(PINION_ALLOC_SHMEM, "io of shared memory");
+			shared_memory_let_go();
 		}
+		counter_page();
 		uring();
 		expect(disk_unmount(), 0, "umount");
 	}
