@@ -451,18 +451,21 @@ static void other_files(void)
 
 static void unsealable_hugetlb(void)
 {
+	char dir[] = "pinion-huge-XXXXXX", path[sizeof(dir) + 4];
+
 	if (!hugetlb) {
 		tap_skip("pin: a file of hugetlbfs", "no hugetlb pages to be had");
 		return;
 	}
-	mkdir("/tmp/huge", 0700);
-	if (mount("none", "/tmp/huge", "hugetlbfs", 0, "")) {
+	if (!mkdtemp(dir) || mount("none", dir, "hugetlbfs", 0, "")) {
 		wrong("mount: %s", strerror(errno));
 	} else {
-		path_refused("/tmp/huge/pin", O_RDWR | O_CREAT, -EINVAL);
-		unlink("/tmp/huge/pin");
-		expect(umount("/tmp/huge") ? -errno : 0, 0, "umount");
+		snprintf(path, sizeof(path), "%s/pin", dir);
+		path_refused(path, O_RDWR | O_CREAT, -EINVAL);
+		unlink(path);
+		expect(umount(dir) ? -errno : 0, 0, "umount");
 	}
+	rmdir(dir);
 	point("pin", "a file of hugetlbfs cannot be sealed and is refused");
 }
 
