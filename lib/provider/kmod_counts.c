@@ -65,6 +65,29 @@ static int map_failed(int err, const struct pinion_info *info)
 	return fail_errno(err, "mapping the counters of " PINION_DEVICE);
 }
 
+/* Both mappings of an open; *@page is the session's. */
+static int map_session(struct kmod_counts *k, const struct pinion_info *info, void **page)
+{
+	int ret;
+
+	k->max_inflight = info->max_inflight;
+	k->info_bytes = info->info_page_bytes;
+	ret = map(k->device->fd, PROT_READ, PINION_MMAP_INFO, k->info_bytes, (void **)&k->info);
+	if (ret)
+		return map_failed(-ret, info);
+	if (k->info->devices > ROSTER_DEVICES)
+		ret = fail(EPROTO, "the module's table has %u places, this library knows %u: install both from one release",
+			   k->info->devices, ROSTER_DEVICES);
+	if (!ret) {
+		ret = map(k->device->fd, PROT_READ | PROT_WRITE, PINION_MMAP_COUNTERS, sizeof(struct pinion_counter_page), page);
+		if (ret)
+			ret = map_failed(-ret, info);
+	}
+	if (ret)
+		munmap((void *)k->info, k->info_bytes);
+	return ret;
+}
+
 static int open_session(struct kmod_counts *k, void **page)
 {
 	struct pinion_info info;
@@ -73,28 +96,13 @@ static int open_session(struct kmod_counts *k, void **page)
 	if (ret)
 		return ret;
 	ret = kmod_info(k->device->fd, &info);
-	if (!ret) {
-		k->max_inflight = info.max_inflight;
-		k->info_bytes = info.info_page_bytes;
-		ret = map(k->device->fd, PROT_READ, PINION_MMAP_INFO, k->info_bytes, (void **)&k->info);
-	}
-	if (!ret && k->info->devices > ROSTER_DEVICES) {
-		ret = fail(EPROTO, "the module's table has %u places, this library knows %u: install both from one release",
-			   k->info->devices, ROSTER_DEVICES);
-		munmap((void *)k->info, k->info_bytes);
+	if (ret)
+		ret = fail_errno(-ret, "asking " PINION_DEVICE " for its limits");
+	else
+		ret = map_session(k, &info, page);
+	if (ret)
 		kmod_close(k->device);
-		return ret;
-	}
-	if (!ret) {
-		ret = map(k->device->fd, PROT_READ | PROT_WRITE, PINION_MMAP_COUNTERS, sizeof(struct pinion_counter_page), page);
-		if (ret)
-			munmap((void *)k->info, k->info_bytes);
-	}
-	if (ret) {
-		kmod_close(k->device);
-		return map_failed(-ret, &info);
-	}
-	return 0;
+	return ret;
 }
 
 int kmod_counts_open(struct counts *c)
