@@ -67,9 +67,8 @@ struct pinion_storage *pinion_array_storage(const struct pinion_array *array);
 int pinion_array_clone(const struct pinion_array *src, const struct pinion_view *layout, struct pinion_array **out);
 
 /*
- * A copy of the elements that @layout has on device @dev, over the path of pinion_device_path_for() for its
- * bytes. *@taken (may be NULL):
- * the path gone.
+ * A copy of the elements that @layout has on device @dev, over the path of pinion_device_path_for() for its bytes.
+ * *@taken (may be NULL): the path gone.
  */
 int pinion_array_copy_to(const struct pinion_array *src, const struct pinion_view *layout, struct pinion_device *dev,
 			 struct pinion_array **out, enum pinion_path *taken);

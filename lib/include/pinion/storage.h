@@ -122,8 +122,8 @@ int pinion_storage_over(struct pinion_buffer *buf, uint32_t rights, enum pinion_
  * the disk.
  *
  * Create makes a file of exactly the bytes it takes, zeroed and with every block present, so that a full file system is
- * -ENOSPC here, before anything is taken, and not a bus fault later, and gives it its name when it is whole. A file that is there is never cut or
- * grown, because others may have it mapped:
+ * -ENOSPC here, before anything is taken, and not a bus fault later, and gives it its name when it is whole. A file
+ * that is there is never cut or grown, because others may have it mapped:
  *   - of this user, the same size, and the same header or none: it is used, its mode kept, and zeroed in place, which
  *     those who have it mapped see as a write (-ETIMEDOUT another process is inside one for more than 1 s);
  *   - anything else: -EEXIST, or -EPERM when it is another user's, and the file is as it was;
