@@ -4,6 +4,7 @@
 #include <linux/bitops.h>
 #include <linux/string.h>
 
+#include "fault.h"
 #include "pages.h"
 #include "session.h"
 #include "wait.h"
@@ -113,8 +114,10 @@ void count_read(struct queue *queue, struct totals *totals)
 	*totals = (struct totals){ .cookie = queue->past };
 	list_for_each_entry(member, &queue->members, node)
 		pass_first(member);
+	fault_pass(2);
 	list_for_each_entry(member, &queue->members, node)
 		pass_second(member);
+	fault_pass(3);
 	list_for_each_entry(member, &queue->members, node) {
 		totals->cookie += pass_third(member) + member->sum.submitted;
 		totals->low += member->sum.low;

@@ -7,7 +7,7 @@
  * table.c every object there is and list.c the rows about them, stat.c what can be seen from outside, compat.c what differs
  * between kernels. session.c is an open file and its counter page, queue.c a device, lane.c what binds the one to the other,
  * count.c the counts, reading.c their sums, claim.c who has reserved, wait.c who waits (watch.c: as a descriptor), uring.c the
- * same by io_uring, info.c the page that shows it.
+ * same by io_uring, info.c the page that shows it. fault.c is in test builds only.
  */
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
@@ -18,7 +18,6 @@
 
 #include "call.h"
 #include "compat.h"
-#include "fault.h"
 #include "info.h"
 #include "pages.h"
 #include "queue.h"
@@ -29,18 +28,6 @@
 
 #define CREATE_TRACE_POINTS
 #include "trace.h"
-
-#ifdef PINION_FAULTS
-/* Of the steps that can fail, the one with this number, from 1 on, does; 0: none. Written by root, counted down by each. */
-static int fail_nth;
-module_param(fail_nth, int, 0600);
-static atomic_t *const fail_left = (atomic_t *)&fail_nth;
-
-bool fault_here(void)
-{
-	return atomic_read(fail_left) > 0 && atomic_dec_return(fail_left) == 0;
-}
-#endif
 
 int module_info(struct call *call)
 {

@@ -13,7 +13,7 @@
 
 #define ROWS_MOST 256
 
-static void read_queue(struct session *session, struct queue *queue, struct pinion_reading *row)
+static void read_queue(const struct session *session, struct queue *queue, struct pinion_reading *row)
 {
 	const struct member *own;
 	struct totals totals;
@@ -51,7 +51,7 @@ static void read_queue(struct session *session, struct queue *queue, struct pini
 	mutex_unlock(&queue->lock);
 }
 
-static void read_row(struct session *session, struct pinion_reading *row)
+void reading_row(const struct session *session, struct pinion_reading *row)
 {
 	struct queue *queue = queue_find(row->index, row->generation);
 
@@ -77,7 +77,7 @@ int reading_rows(struct session *session, const struct pinion_read *args)
 	for (i = 0; i < args->count; i++, at += args->row_size) {
 		if (fault_here() || copy_from_user(&row, at, offsetofend(struct pinion_reading, generation)))
 			return -EFAULT;
-		read_row(session, &row);
+		reading_row(session, &row);
 		if (fault_here() || copy_to_user(at, &row, part) ||
 		    (args->row_size > part && clear_user(at + part, args->row_size - part)))
 			return -EFAULT;

@@ -276,6 +276,71 @@ static _Noreturn void reader(uid_t uid, int flags)
 	_exit(0);
 }
 
+/* ---- a reading that stands still ----------------------------------------------------------------------------------- */
+
+static struct pinion_reading still;
+
+static void *read_still(void *data)
+{
+	int ret = dev_reading(*(int *)data, &device, &still);
+
+	if (ret)
+		complain("READ: %s", strerror(-ret));
+	return NULL;
+}
+
+/* Whoever reads the device stops before that pass; 0: goes on. */
+static void stop_before(uint64_t pass)
+{
+	parameter_set("stop_pass", pass);
+	for (int i = 0; i < 30000 && file_number(PARAMETER "stopped_pass") != pass; i++)
+		mem_sleep(1000);
+	if (file_number(PARAMETER "stopped_pass") != pass)
+		wrong("no reading stops before pass %lu", pass);
+}
+
+/*
+ * Units begin on one lane and end on another between the passes of a reading: the order of the passes, and nothing but it, gives
+ * these figures. Nothing has ended before the first pass, seven have begun before the second and six have ended before the third.
+ */
+static void between_passes(void)
+{
+	int fd = dev_open(O_RDWR);
+	struct pinion_counter_page *page = dev_counters(fd);
+	struct pinion_attach lane[2];
+	uint32_t parity = 0;
+	pthread_t thread;
+
+	if (page == MAP_FAILED || dev_attach(fd, &device, 10, &lane[0]) || dev_attach(fd, &device, 10, &lane[1]))
+		wrong("two lanes: %s", strerror(errno));
+	for (int i = 0; i < 3; i++)
+		parity = page_begin(page, &lane[0]);
+	parameter_set("stop_pass", 2);
+	if (pthread_create(&thread, NULL, read_still, &fd))
+		wrong("no thread");
+	stop_before(2);
+	for (int i = 0; i < 4; i++)
+		page_begin(page, &lane[0]);
+	for (int i = 0; i < 2; i++)
+		page_end(fd, page, &lane[1], parity);
+	stop_before(3);
+	for (int i = 0; i < 2; i++)
+		page_begin(page, &lane[0]);
+	for (int i = 0; i < 4; i++)
+		page_end(fd, page, &lane[1], parity);
+	stop_before(0);
+	pthread_join(thread, NULL);
+	complaints();
+	if (still.high != 7 || still.low != 1 || still.submitted != 7 || still.session_high != 7 || still.session_low != 1)
+		wrong("%llu to %llu of %llu, not 1 to 7 of 7", still.low, still.high, still.submitted);
+	if (still.marked)
+		wrong("and it is marked");
+	expect_in_flight(dev, &device, 3, "after it");
+	munmap(page, PAGE);
+	close(fd);
+	point("reading", "completed, then submitted, then completed again");
+}
+
 /* ---- sixteen writers ----------------------------------------------------------------------------------------------- */
 
 static pid_t writers[WRITERS];
@@ -414,6 +479,7 @@ int main(int argc, char **argv)
 	if (!point("start", "a device"))
 		return tap_end();
 	before.user_devices++;
+	between_passes();
 	sixteen_writers();
 	use_again(dev, &before, "root");
 	point("end", "nothing is left");
