@@ -51,7 +51,7 @@ static const struct call_entry {
 };
 
 /* The structs are the ABI: a size that moves is a mistake. */
-static_assert(sizeof(struct pinion_info) == 176);
+static_assert(sizeof(struct pinion_info) == 184);
 static_assert(sizeof(struct pinion_alloc) == 80);
 static_assert(sizeof(struct pinion_slice) == 40);
 static_assert(sizeof(struct pinion_pin) == 72);

@@ -304,6 +304,18 @@ bool count_others(const struct queue *queue, const struct session *but)
 	return false;
 }
 
+u32 count_lanes(const struct queue *queue, const struct payer *payer)
+{
+	const struct member *member;
+	u32 lanes = 0;
+
+	lockdep_assert_held(&queue->lock);
+	list_for_each_entry(member, &queue->members, node)
+		if (member->session->payer == payer)
+			lanes += hweight64(member->lanes);
+	return lanes;
+}
+
 struct member *count_of(const struct queue *queue, const struct session *session)
 {
 	struct member *member;

@@ -16,6 +16,7 @@
 #include "queue.h"
 
 struct pages;
+struct payer;
 struct session;
 
 /* A line of the session's page, bound to a device. */
@@ -87,6 +88,8 @@ u64 count_leave(struct member *member);
 
 /* Members of sessions other than @but. */
 bool count_others(const struct queue *queue, const struct session *but);
+/* Lanes that a user has. */
+u32 count_lanes(const struct queue *queue, const struct payer *payer);
 /* The member of a session; NULL. */
 struct member *count_of(const struct queue *queue, const struct session *session);
 

@@ -4,6 +4,7 @@
 #include <linux/bitops.h>
 #include <linux/dma-buf.h>
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/nospec.h>
 #include <linux/slab.h>
 
@@ -22,6 +23,15 @@
 #define HANDLE_LANE_BITS 6
 #define HANDLE_LANE_MASK (BIT(HANDLE_LANE_BITS) - 1)
 static_assert(PINION_LANES <= HANDLE_LANE_MASK);
+
+static unsigned int max_user_lanes = QUEUE_LANES_MAX / 2;
+module_param(max_user_lanes, uint, 0644);
+MODULE_PARM_DESC(max_user_lanes, "lanes of one device that one user may have, over all its sessions");
+
+u32 lane_user_most(void)
+{
+	return min(READ_ONCE(max_user_lanes), QUEUE_LANES_MAX - QUEUE_LANES_KEPT);
+}
 
 /* Under session->lock. */
 static struct lane *lane_of(struct session *session, u32 handle)
@@ -147,6 +157,14 @@ static int choose_lane(const struct session *session, const struct pinion_attach
 	return -ENOSPC;
 }
 
+/* Under queue->lock: whether the user may have one more. */
+static bool lane_allowed(const struct queue *queue, const struct payer *payer)
+{
+	u32 own = count_lanes(queue, payer);
+
+	return own < lane_user_most() && queue->nr_lanes < QUEUE_LANES_MAX - (own ? QUEUE_LANES_KEPT : 0);
+}
+
 /* Under session->lock: the lane is the device's, through the member there is or @fresh. *@joined: @fresh it was. */
 static int bind(struct session *session, struct lane *lane, struct member *fresh, unsigned int nr, bool *joined)
 {
@@ -157,7 +175,7 @@ static int bind(struct session *session, struct lane *lane, struct member *fresh
 	mutex_lock(&queue->lock);
 	if (queue->gone)
 		ret = -ESTALE;
-	else if (queue->nr_lanes >= QUEUE_LANES_MAX)
+	else if (!lane_allowed(queue, session->payer))
 		ret = -ENOSPC;
 	if (!ret) {
 		member = count_of(queue, session);
@@ -326,7 +344,6 @@ int lane_kick(struct call *call)
 static int count_begin(struct member *member, u32 parity, u32 ops, u64 cost)
 {
 	struct pinion_count *to = &member->own.submitted[parity];
-
 	s64 inflight = count_high(member, PINION_BOTH);
 
 	/* With those of the page: what is beyond the bound would be cut from every sum, and the session marked. */

@@ -20,6 +20,9 @@ struct session;
  */
 u64 lane_drop(struct lane *lane);
 
+/* Of one device, of one user. */
+u32 lane_user_most(void);
+
 int lane_attach(struct call *call);
 int lane_detach(struct call *call);
 int lane_reset(struct call *call);

@@ -19,6 +19,7 @@
 #include "call.h"
 #include "compat.h"
 #include "info.h"
+#include "lane.h"
 #include "pages.h"
 #include "queue.h"
 #include "session.h"
@@ -71,6 +72,7 @@ int module_info(struct call *call)
 		.max_inflight = SESSION_INFLIGHT_MAX,
 		.info_page_bytes = INFO_BYTES,
 		.session = READ_ONCE(call->session->page) ? call->session->id : 0,
+		.max_user_lanes = lane_user_most(),
 	};
 	return 0;
 }

@@ -27,6 +27,8 @@ struct session;
 #define QUEUES_MAX 255U
 /* Over all sessions, so that no reading is longer than this many lines times three. */
 #define QUEUE_LANES_MAX 4096U
+/* The last of them, for users who have none of the device yet, one each: nobody is refused because others have many. */
+#define QUEUE_LANES_KEPT 512U
 
 struct queue {
 	struct kref refs;

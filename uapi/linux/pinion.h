@@ -34,8 +34,8 @@
  *   EPERM       a memfd sealed against writing, also when it is mapped later; a node outside the caller's cpuset; a device
  *		 that another user added
  *   ENOMEM      memory, the cgroup, max_bytes, max_user_bytes or RLIMIT_MEMLOCK is short (INFO has the limits and their use)
- *   ENOSPC      the user has max_user_buffers buffers, or as many devices, sessions, claims or watches as INFO allows; a
- *		 device has all its lanes; the budget or the capacity has not so much left; max_inflight is reached
+ *   ENOSPC      the user has max_user_buffers buffers, or as many devices, sessions, claims or watches as INFO allows, or lanes
+ *		 of one device; a device has all its lanes; the budget or the capacity has not so much left; max_inflight is reached
  *   EBUSY       a device in use; an exclusive claim stands, or is asked for while others do; a counter page mapped already; the
  *		 lane asked for is taken
  *   EEXIST      the key exists with another unit of cost
@@ -145,6 +145,8 @@ struct pinion_info {
 	__u32 max_inflight;    /* of one lane */
 	__u32 info_page_bytes; /* of the mapping at PINION_MMAP_INFO */
 	__u64 session;	       /* of this open: where others see its page, behind PINION_MMAP_WINDOW; 0: none yet */
+	__u32 max_user_lanes;  /* of one device, over all sessions of one user */
+	__u32 reserved_out;
 };
 
 /*

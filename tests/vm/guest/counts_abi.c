@@ -183,7 +183,7 @@ static atomic_bool changing;
 
 static void *change_size(void *unused)
 {
-	static const unsigned int sizes[] = { 0, 24, 40, 48, 112, 120, 176, PAGE, ~0U };
+	static const unsigned int sizes[] = { 0, 24, 40, 48, 112, 120, 184, PAGE, ~0U };
 	atomic_uint *size = (atomic_uint *)room;
 
 	(void)unused;

@@ -478,6 +478,94 @@ static void enemy_burdens(void)
 	enemy_threads(kick, THREADS, NULL);
 }
 
+/* ---- lanes ---------------------------------------------------------------------------------------------------------- */
+
+#define OPENS 128
+#define LANES_KEPT 512
+#define FIRST_UID  3000 /* of users without a lane */
+
+struct hoard {
+	uid_t uid;
+	int fd[OPENS];
+	unsigned int opens, lanes;
+	int ret; /* of the ATTACH that was refused */
+};
+
+/* As many lanes of the device as it gets, or so many more. */
+static void hoard_lanes(struct hoard *h, unsigned int more)
+{
+	struct pinion_attach lane;
+
+	for (h->ret = 0; more && !h->ret && h->opens < OPENS; h->opens++) {
+		h->fd[h->opens] = open_as(h->uid, O_RDWR);
+		for (unsigned int i = 0; i < PINION_LANES && more && !h->ret; i++) {
+			h->ret = dev_attach(h->fd[h->opens], &device, 1, &lane);
+			h->lanes += !h->ret;
+			more -= !h->ret;
+		}
+	}
+}
+
+static void hoard_end(struct hoard *h)
+{
+	while (h->opens)
+		close(h->fd[--h->opens]);
+}
+
+/* The device has only what is kept for users who have none: one each. */
+static void first_lanes(void)
+{
+	static int fd[LANES_KEPT + 1];
+	struct pinion_attach lane;
+
+	for (int i = 0; i <= LANES_KEPT; i++) {
+		fd[i] = open_as(FIRST_UID + i, O_RDWR);
+		expect(dev_attach(fd[i], &device, 1, &lane), i < LANES_KEPT ? 0 : -ENOSPC, "the first lane of user %d", i);
+		if (i < 2)
+			expect(dev_attach(fd[i], &device, 1, &lane), -ENOSPC, "the second lane of user %d", i);
+	}
+	close(fd[1]);
+	expect(dev_attach(fd[LANES_KEPT], &device, 1, &lane), 0, "the lane of one who went");
+	for (int i = 0; i <= LANES_KEPT; i++)
+		if (i != 1)
+			close(fd[i]);
+}
+
+/* One user gets its share of a device's lanes and no more, whatever it opens; the next finds room. */
+static void lanes_of_one_user(void)
+{
+	struct hoard enemy = { .uid = NOBODY }, honest = { .uid = DAEMON };
+	struct pinion_attach lane;
+	struct pinion_info info;
+	int fd = dev_open(O_RDWR);
+
+	if (dev_info(fd, &info) || !info.max_user_lanes || info.max_user_lanes > info.max_lanes / 2)
+		wrong("%u lanes for each user of %u", info.max_user_lanes, info.max_lanes);
+	hoard_lanes(&enemy, ~0U);
+	if (enemy.ret != -ENOSPC || enemy.lanes != info.max_user_lanes)
+		wrong("the enemy has %u lanes of %u, then %d", enemy.lanes, info.max_user_lanes, enemy.ret);
+	expect(dev_attach(fd, &device, 1, &lane), 0, "ATTACH of root beside it");
+	if (dev_handle(fd, PINION_IOC_DETACH, lane.handle))
+		wrong("DETACH");
+	hoard_lanes(&honest, ~0U);
+	if (honest.lanes != info.max_lanes - LANES_KEPT - enemy.lanes || honest.ret != -ENOSPC)
+		wrong("the honest have %u lanes, then %d", honest.lanes, honest.ret);
+	first_lanes();
+	hoard_end(&honest);
+	parameter_set("max_user_lanes", info.max_user_lanes + 3);
+	hoard_lanes(&enemy, ~0U);
+	if (enemy.lanes != info.max_user_lanes + 3)
+		wrong("the enemy has %u lanes of %u", enemy.lanes, info.max_user_lanes + 3);
+	parameter_set("max_user_lanes", info.max_user_lanes);
+	hoard_end(&enemy);
+	enemy = (struct hoard){ .uid = NOBODY };
+	hoard_lanes(&enemy, 1);
+	expect(enemy.ret, 0, "ATTACH when the others were given back");
+	hoard_end(&enemy);
+	close(fd);
+	point("lanes", "a user has its share of a device's and no more");
+}
+
 int main(int argc, char **argv)
 {
 	const struct rlimit files = { 12000, 12000 };
@@ -497,6 +585,7 @@ int main(int argc, char **argv)
 	if (!point("start", "a device"))
 		return tap_end();
 	before.user_devices++;
+	lanes_of_one_user();
 	contest(enemy_scribbles, LYING, ENEMY_MOST, "scribbles all over its page and kicks");
 	contest(enemy_lies, LYING, ENEMY_MOST, "says what cannot be");
 	contest(enemy_kicks, HONESTLY, ENEMY_MOST, "kicks from four threads");
