@@ -353,19 +353,28 @@ int queue_get(struct call *call)
 	return 0;
 }
 
+/* What is not for DEV_SET to change is 0, or what DEV_GET has put there. */
+static bool as_told(const struct pinion_dev *args, const struct queue *queue)
+{
+	return (!args->flags || args->flags == queue->flags) &&
+	       (!args->uid || args->uid == from_kuid_munged(current_user_ns(), queue->uid));
+}
+
 int queue_set(struct call *call)
 {
 	struct pinion_dev *args = &call->dev;
 	struct queue *queue;
 	int ret = 0;
 
-	if (args->flags || args->by || !args->set || args->set & ~(PINION_SET_CAPACITY | PINION_SET_BUDGET) || args->uid ||
-	    !args->generation)
+	if (args->flags & ~PINION_DEV_FLAGS || args->by > PINION_BY_NEXT || !args->set ||
+	    args->set & ~(PINION_SET_CAPACITY | PINION_SET_BUDGET) || !args->generation)
 		return -EINVAL;
 	queue = queue_find(args->index, args->generation);
 	if (IS_ERR(queue))
 		return PTR_ERR(queue);
-	if (!queue_is_own(queue, call))
+	if (!as_told(args, queue))
+		ret = -EINVAL;
+	else if (!queue_is_own(queue, call))
 		ret = -EPERM;
 	if (!ret) {
 		mutex_lock(&queue->lock);

@@ -299,7 +299,8 @@ struct pinion_list_buffer {
  * or a claim refers to it. generation differs for each device that ever was.
  * DEV_GET: by says what the struct holds: the key; the index; or the index from which on to take the first there is. A
  * generation that is not 0 must be the device's (ESTALE). ENOENT: none.
- * DEV_SET: changes what set names. By the user that added it, or with CAP_SYS_ADMIN.
+ * DEV_SET: changes what set names, by index and generation; the rest is 0 or as DEV_GET gave it. By the user that added it, or
+ * with CAP_SYS_ADMIN.
  */
 #define PINION_DEV_CREATED (1U << 31) /* out, of DEV_ADD: it was not there */
 
@@ -312,9 +313,9 @@ struct pinion_list_buffer {
 
 struct pinion_dev {
 	__u32 size;
-	__u32 flags; /* DEV_ADD: PINION_DEV_*; out: of the device */
+	__u32 flags; /* DEV_ADD: PINION_DEV_*; out: of the device. DEV_GET: 0 */
 	char key[PINION_KEY_BYTES];
-	__u32 by;  /* DEV_GET, else 0 */
+	__u32 by;  /* DEV_GET; DEV_ADD: 0 */
 	__u32 set; /* DEV_SET, else 0 */
 	__u64 generation;
 	__u64 budget;	 /* bytes, 0: not known */

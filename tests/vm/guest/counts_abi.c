@@ -514,6 +514,8 @@ static void other_arguments(void)
 	SPOIL(dev_find, dev, by, 3, -EINVAL);
 	SPOIL(dev_find, dev, by, ~0U, -EINVAL);
 	SPOIL(dev_find, dev, generation, other, -ESTALE);
+	SPOIL(dev_set, dev, by, 3, -EINVAL);
+	SPOIL(dev_set, dev, by, ~0U, -EINVAL);
 	SPOIL(dev_set, dev, set, 0, -EINVAL);
 	for (unsigned int bit = 2; bit < 32; bit++)
 		SPOIL(dev_set, dev, set, 1U << bit | 1, -EINVAL);

@@ -363,7 +363,7 @@ static const struct call {
 	  undo_dev_set,
 	  false,
 	  0,
-	  { AT(dev, by), AT(dev, uid) } },
+	  { AT(dev, uid) } },
 	{ "DEV_DEL",
 	  PINION_IOC_DEV_DEL,
 	  sizeof(struct pinion_dev_del),

@@ -283,6 +283,49 @@ static void nobody_adds(void)
 	close(fd);
 }
 
+/* What DEV_GET tells is what DEV_SET takes, with set and what is to change. */
+static void change_what_was_told(int fd, const char *key, uint32_t by)
+{
+	struct pinion_dev told, other;
+
+	expect(dev_get(fd, key, &told), 0, "DEV_GET");
+	told.by = by;
+	told.flags = told.uid = 0;
+	expect(dev_call(fd, PINION_IOC_DEV_GET, &told), by == PINION_BY_NEXT ? -EINVAL : 0, "DEV_GET by %u", by);
+	if (by == PINION_BY_NEXT) {
+		told.generation = 0;
+		expect(dev_call(fd, PINION_IOC_DEV_GET, &told), 0, "DEV_GET of the next");
+	}
+	told.set = PINION_SET_BUDGET;
+	told.budget = 4242 + by;
+	other = told;
+	other.uid++;
+	expect(dev_call(fd, PINION_IOC_DEV_SET, &other), -EINVAL, "DEV_SET with another's uid");
+	other = told;
+	other.flags ^= PINION_DEV_SYNC;
+	/* None at all is nothing said. */
+	expect(dev_call(fd, PINION_IOC_DEV_SET, &other), other.flags ? -EINVAL : 0, "DEV_SET with other flags");
+	expect(dev_call(fd, PINION_IOC_DEV_SET, &told), 0, "DEV_SET of what DEV_GET told");
+	expect(dev_get(fd, key, &other), 0, "DEV_GET again");
+	if (other.budget != 4242 + by || other.uid != NOBODY || told.uid != NOBODY || told.flags != other.flags)
+		wrong("budget %llu, uid %u, flags %x and %x", other.budget, other.uid, told.flags, other.flags);
+}
+
+static void nobody_changes_its_own(void)
+{
+	int fd = dev_open(O_RDWR);
+	struct pinion_dev got;
+
+	expect(dev_add(fd, "nobodys", &got), 0, "DEV_ADD");
+	got = (struct pinion_dev){ .flags = PINION_DEV_SYNC, .key = "nobodys-sync", .budget = 7 };
+	expect(add_with(fd, got), 0, "DEV_ADD of a synchronous one");
+	for (uint32_t by = PINION_BY_KEY; by <= PINION_BY_NEXT; by++) {
+		change_what_was_told(fd, "nobodys", by);
+		change_what_was_told(fd, "nobodys-sync", by);
+	}
+	close(fd);
+}
+
 static void rights(void)
 {
 	struct pinion_dev got;
@@ -294,6 +337,7 @@ static void rights(void)
 	if (got.budget != 1 << 20 || got.capacity != 4)
 		wrong("budget %llu capacity %u", got.budget, got.capacity);
 	in_child(nobody_adds, NOBODY, "one's own");
+	in_child(nobody_changes_its_own, NOBODY, "one's own as it was told");
 	expect(dev_get(dev, "nobodys", &got), -ENOENT, "DEV_GET of nobody's");
 	expect(dev_get(ro, "roots", &got), 0, "DEV_GET by a read-only open");
 	expect(dev_del(dev, &roots, 0), 0, "DEV_DEL");
