@@ -208,8 +208,12 @@ static void arm(struct queue *queue, const struct parties *parties)
 	list_for_each_entry(member, &queue->members, node) {
 		bool armed = is_party(parties, member->session->payer);
 
-		if (armed != member->armed)
-			count_show_armed(member, armed);
+		if (armed == member->armed)
+			continue;
+		count_show_armed(member, armed);
+		/* An end that misses that is found by the timer's first look, which is soon. */
+		if (armed)
+			queue->tick_ns = 0;
 	}
 	queue->armed = parties->any;
 }
