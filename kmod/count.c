@@ -160,10 +160,10 @@ void count_join(struct member *member)
 	struct queue *queue = member->queue;
 
 	lockdep_assert_held(&queue->lock);
-	member->born = queue->flushes;
 	member->turns.covered = queue->flushes;
 	list_add_tail(&member->node, &queue->members);
 	queue->nr_members++;
+	wait_joined(member);
 }
 
 static u64 saturating(u64 a, u64 b)
@@ -286,7 +286,7 @@ u64 count_leave(struct member *member)
 	queue->retired += member->sum.submitted;
 	queue->reclaimed += member->sum.high;
 	queue->past += 2 * member->sum.submitted + 1;
-	wait_lost(member, member->sum.high);
+	wait_left(member, member->sum.high);
 	list_del(&member->node);
 	queue->nr_members--;
 	queue->nr_held -= member->held;

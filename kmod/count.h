@@ -48,9 +48,7 @@ struct member {
 	u64 added_cost[2];
 
 	bool armed; /* as the control words show it; they are never read back, nor for the epoch */
-	/* Who was here before flush number born + 1. */
-	u64 born;
-	struct pinion_turns turns;
+	struct pinion_turns turns; /* who comes has covered the flushes that were begun before */
 
 	/* Of the last count_read(). */
 	struct pinion_sum sum;	   /* clamped */
@@ -59,7 +57,6 @@ struct member {
 
 struct totals {
 	u64 low, high, cost, submitted, cookie;
-	u64 covered; /* flushes that every member has covered; wait.c's */
 	u32 marked;
 };
 

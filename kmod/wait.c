@@ -51,23 +51,10 @@ static void flush_advance(struct member *member)
 	}
 }
 
-/* Who came later has nothing that it waits for. */
+/* Who came later has covered it by coming. */
 static bool flush_waits(const struct waiter *waiter, const struct member *member)
 {
-	return in_scope(waiter, member) && member->born < waiter->flush && member->turns.covered < waiter->flush;
-}
-
-static bool flush_done(const struct waiter *waiter, u64 covered)
-{
-	const struct member *member;
-
-	/* Who came later has covered it by coming. */
-	if (covered >= waiter->flush || waiter->scope == PINION_SCOPE_EVERY)
-		return covered >= waiter->flush;
-	list_for_each_entry(member, &waiter->queue->members, node)
-		if (flush_waits(waiter, member))
-			return false;
-	return true;
+	return in_scope(waiter, member) && member->turns.covered < waiter->flush;
 }
 
 static void flush_begin(struct waiter *waiter)
@@ -80,43 +67,83 @@ static void flush_begin(struct waiter *waiter)
 			member->turns.wanted = waiter->flush;
 }
 
-void wait_lost(struct member *member, u64 units)
+void wait_joined(struct member *member)
 {
 	struct waiter *waiter;
 
 	lockdep_assert_held(&member->queue->lock);
-	if (!units)
-		return;
 	list_for_each_entry(waiter, &member->queue->waiters, node)
+		if (waiter->session == member->session->id)
+			waiter->member = member;
+}
+
+void wait_left(struct member *member, u64 units)
+{
+	struct waiter *waiter;
+
+	lockdep_assert_held(&member->queue->lock);
+	list_for_each_entry(waiter, &member->queue->waiters, node) {
+		if (waiter->member == member)
+			waiter->member = NULL;
 		if (!waiter->fired &&
 		    (waiter->cond == PINION_COND_FLUSH ? flush_waits(waiter, member) : in_scope(waiter, member)))
 			waiter->lost += units;
+	}
 }
 
 /* ---- settling ------------------------------------------------------------------------------------------------------ */
 
-static u64 high_of(const struct waiter *waiter, const struct totals *totals)
-{
-	const struct member *member;
-	u64 high = 0;
+/* What the sessions of a scope have in flight, and the last flush that all of them have covered. */
+struct share {
+	u64 high;
+	u64 covered;
+};
 
-	if (waiter->scope == PINION_SCOPE_EVERY)
-		return totals->high;
-	list_for_each_entry(member, &waiter->queue->members, node)
-		if (in_scope(waiter, member))
-			high += member->sum.high;
-	return high;
+/* What a look finds. Waiters of a user stand together: what its sessions have is summed for the first and kept for the rest. */
+struct sums {
+	struct totals totals;
+	struct share every;
+	const struct payer *payer; /* whose user is; NULL: nobody's yet */
+	struct share user;
+};
+
+static void share_add(struct share *share, const struct member *member)
+{
+	share->high += member->sum.high;
+	share->covered = min(share->covered, member->turns.covered);
 }
 
-static bool holds(const struct waiter *waiter, const struct totals *totals)
+static struct share share_of(const struct waiter *waiter, struct sums *sums)
+{
+	struct share share = { .covered = U64_MAX };
+	const struct member *member;
+
+	if (waiter->scope == PINION_SCOPE_EVERY)
+		return sums->every;
+	if (waiter->scope == PINION_SCOPE_SESSION) {
+		if (waiter->member)
+			share_add(&share, waiter->member);
+		return share;
+	}
+	if (sums->payer != waiter->payer) {
+		list_for_each_entry(member, &waiter->queue->members, node)
+			if (in_scope(waiter, member))
+				share_add(&share, member);
+		sums->user = share;
+		sums->payer = waiter->payer;
+	}
+	return sums->user;
+}
+
+static bool holds(const struct waiter *waiter, const struct share *share, u64 cookie)
 {
 	switch (waiter->cond) {
 	case PINION_COND_PENDING_LE:
-		return high_of(waiter, totals) <= waiter->value;
+		return share->high <= waiter->value;
 	case PINION_COND_FLUSH:
-		return flush_done(waiter, totals->covered);
+		return share->covered >= waiter->flush;
 	default:
-		return totals->cookie != waiter->value;
+		return cookie != waiter->value;
 	}
 }
 
@@ -145,20 +172,21 @@ static void find_culprit(struct waiter *waiter)
 	waiter->culprit_units = min_t(s64, most->sum.high, S32_MAX);
 }
 
-static void look(struct waiter *waiter, const struct totals *totals, s64 now)
+static void look(struct waiter *waiter, struct sums *sums, s64 now)
 {
+	struct share share = share_of(waiter, sums);
 	int status;
 
 	if (waiter->queue->gone)
 		status = -ESTALE;
-	else if (holds(waiter, totals))
+	else if (holds(waiter, &share, sums->totals.cookie))
 		status = 0;
 	else if (now >= waiter->deadline_ns)
 		status = -ETIMEDOUT;
 	else
 		return;
-	waiter->high = high_of(waiter, totals);
-	waiter->cookie = totals->cookie;
+	waiter->high = share.high;
+	waiter->cookie = sums->totals.cookie;
 	if (status == -ETIMEDOUT)
 		find_culprit(waiter);
 	fire(waiter, status);
@@ -241,10 +269,9 @@ static void tick(struct queue *queue, const struct parties *parties, u64 cookie)
 void wait_settle(struct queue *queue)
 {
 	struct waiter *waiter, *next;
+	struct sums sums = { .every.covered = U64_MAX };
 	struct parties parties;
-	struct totals totals;
 	struct member *member;
-	u64 covered = U64_MAX;
 	s64 now;
 
 	lockdep_assert_held(&queue->lock);
@@ -254,19 +281,18 @@ void wait_settle(struct queue *queue)
 	arm(queue, &parties);
 	/* Armed before looked at: an end that is not seen below sees that it is armed, or the timer does. */
 	smp_mb();
-	list_for_each_entry(member, &queue->members, node) {
+	list_for_each_entry(member, &queue->members, node)
 		flush_advance(member);
-		covered = min(covered, member->turns.covered);
-	}
-	count_read(queue, &totals);
-	totals.covered = covered;
+	count_read(queue, &sums.totals);
+	list_for_each_entry(member, &queue->members, node)
+		share_add(&sums.every, member);
 	now = ktime_get_ns();
 	list_for_each_entry_safe(waiter, next, &queue->waiters, node)
 		if (is_active(waiter) || (!waiter->fired && (waiter->asked || queue->gone)))
-			look(waiter, &totals, now);
+			look(waiter, &sums, now);
 	find_parties(queue, &parties);
 	arm(queue, &parties);
-	tick(queue, &parties, totals.cookie);
+	tick(queue, &parties, sums.totals.cookie);
 }
 
 void wait_kick(struct queue *queue)
@@ -353,10 +379,29 @@ void wait_unmake(struct waiter *waiter)
 	queue_put(waiter->queue);
 }
 
+/* Beside the others of its user. */
+static void line_up(struct waiter *waiter)
+{
+	struct list_head *at = &waiter->queue->waiters;
+	struct waiter *other;
+
+	list_for_each_entry(other, &waiter->queue->waiters, node)
+		if (other->payer == waiter->payer) {
+			at = &other->node;
+			break;
+		}
+	list_add_tail(&waiter->node, at);
+}
+
 void wait_begin(struct waiter *waiter)
 {
+	struct member *member;
+
 	lockdep_assert_held(&waiter->queue->lock);
-	list_add_tail(&waiter->node, &waiter->queue->waiters);
+	line_up(waiter);
+	list_for_each_entry(member, &waiter->queue->members, node)
+		if (member->session->id == waiter->session)
+			waiter->member = member;
 	if (waiter->cond == PINION_COND_FLUSH)
 		flush_begin(waiter);
 	/* Whatever stood still before, this one has not waited yet. */

@@ -7,6 +7,9 @@
  * Flushes. The queue counts them; a waiter's number is its own, a member's are those it is wanted for and has covered. Each
  * member drains its idle parity, flips, and drains the other: a turn. A turn covers the flushes that were begun before its flip.
  *
+ * A look costs the members, the waiters, and the members once more for each user who waits for its own: waiters of a user stand
+ * together on the list.
+ *
  * Lifetime: a waiter has a reference on its queue and is on its list from wait_begin() to wait_end(). Fired, it stays on the list
  * and is not looked at again until wait_again().
  *
@@ -25,13 +28,13 @@ struct call;
 struct member;
 struct payer;
 struct session;
-struct totals;
 
 struct waiter {
-	struct list_head node; /* queue->waiters */
+	struct list_head node; /* queue->waiters; beside those of its user */
 	struct queue *queue;
 	struct payer *payer; /* of the opener; held and charged */
 	u64 session; /* id of the open that made it */
+	struct member *member; /* of that; NULL: it is none of the device's */
 	u32 scope;
 	u32 cond;
 	u64 value;
@@ -61,8 +64,9 @@ void wait_begin(struct waiter *waiter);
 void wait_again(struct waiter *waiter);
 void wait_end(struct waiter *waiter);
 void wait_settle(struct queue *queue);
-/* A member left with @units in flight. */
-void wait_lost(struct member *member, u64 units);
+/* A member comes, or leaves with @units in flight. */
+void wait_joined(struct member *member);
+void wait_left(struct member *member, u64 units);
 /* Waiters of opens other than @but. */
 bool wait_others(const struct queue *queue, const struct session *but);
 

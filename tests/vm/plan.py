@@ -100,6 +100,8 @@ COUNTS = (
     Program("counts_flush", seconds=120),
     Program("counts_wake", seconds=120),
     Program("counts_uring", seconds=90),
+    Program("counts_cost", seconds=180, tiers=("um",)),
+    Program("counts_cost", seconds=180, tiers=("6.12",), long=True),
     Program("counts_hostile", ("4", "1000"), seconds=180, tiers=("um",)),
     Program("counts_hostile", ("4", "300"), seconds=240, tiers=QEMU),
     Program("counts_fuzz", ("20",), seconds=150),

@@ -142,6 +142,7 @@ struct waiting {
 
 struct waited {
 	int ret;
+	int64_t ended_ns;
 	struct pinion_wait wait;
 };
 
@@ -156,6 +157,7 @@ COUNTING void waiting_start(struct waiting *w, int fd, const struct pinion_dev *
 	w->pid = fork();
 	if (!w->pid) {
 		waited.ret = dev_wait(fd, device, scope, cond, value, deadline_ns, &waited.wait);
+		waited.ended_ns = now_ns();
 		say(talk[1], &waited, sizeof(waited));
 		_exit(0);
 	}
