@@ -3,6 +3,7 @@
 
 #include <linux/atomic.h>
 #include <linux/cpuset.h>
+#include <linux/freezer.h>
 #include <linux/highmem.h>
 #include <linux/mm.h>
 #include <linux/nodemask.h>
@@ -120,6 +121,15 @@ int pages_add(struct pages *pages, struct page *page, unsigned int kind)
 	return 0;
 }
 
+int pages_pause(void)
+{
+	if (fatal_signal_pending(current))
+		return -EINTR;
+	cond_resched();
+	try_to_freeze();
+	return 0;
+}
+
 /* ---- allocation ---------------------------------------------------------------------------------------------------- */
 
 static struct page *chunk_alloc(const struct pinion_alloc *args, unsigned int kind)
@@ -154,8 +164,9 @@ static int fill(struct pages *pages, const struct pinion_alloc *args, unsigned l
 	int ret;
 
 	while (done < nr) {
-		if (fatal_signal_pending(current))
-			return -EINTR;
+		ret = pages_pause();
+		if (ret)
+			return ret;
 		kind = layout_kind(kind, nr - done);
 		if (layout_chunks(&pages->layout) == pages->room) {
 			/* All that is left in this kind, and a tail of smaller ones. */
@@ -172,7 +183,6 @@ static int fill(struct pages *pages, const struct pinion_alloc *args, unsigned l
 		}
 		pages_add(pages, page, kind);
 		done += 1UL << layout_order(kind);
-		cond_resched();
 	}
 	return 0;
 }

@@ -69,6 +69,11 @@ struct pages *pages_alloc(struct payer *payer, const struct pinion_alloc *args);
 struct pages *pages_new(struct payer *payer, const struct pages_ops *ops, u64 bytes, unsigned long chunks, const char *name);
 /* Appends a chunk; the caller's reference goes to the pages. */
 int pages_add(struct pages *pages, struct page *page, unsigned int kind);
+/*
+ * Before each page of a call that may take long, with no lock held: -EINTR when it is killed. Lets others run, and freezes where
+ * a suspend asks for it, which would else wait for the call and fail after 20 s.
+ */
+int pages_pause(void);
 
 struct pages *pages_get(struct pages *pages);
 void pages_put(struct pages *pages);

@@ -10,7 +10,7 @@
 #include <linux/lockdep.h>
 #include <linux/magic.h>
 #include <linux/mm.h>
-#include <linux/sched/signal.h>
+#include <linux/sched.h>
 
 #include "compat.h"
 #include "fault.h"
@@ -96,16 +96,14 @@ struct pages *pin_range(struct payer *payer, const struct pinion_pin *args)
 	if (IS_ERR(pages))
 		return pages;
 	while (done < nr) {
-		if (fatal_signal_pending(current)) {
-			got = -EINTR;
+		got = pages_pause();
+		if (got)
 			goto err;
-		}
 		got = pin_batch(args->addr + (done << PAGE_SHIFT), min(nr - done, PIN_BATCH), pages->chunk + done);
 		if (got < 0)
 			goto err;
 		done += got;
 		pages->layout.chunks[LAYOUT_KINDS - 1] = done;
-		cond_resched();
 	}
 	trace_pinion_pages_alloc(pages);
 	return pages;

@@ -9,7 +9,6 @@
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/pagevec.h>
-#include <linux/sched/signal.h>
 #include <linux/shmem_fs.h>
 #include <linux/swap.h>
 
@@ -62,15 +61,16 @@ static int fill(struct pages *pages, unsigned long nr)
 	gfp_t gfp = GFP_USER | __GFP_NOWARN | __GFP_RETRY_MAYFAIL;
 	struct page *page;
 	unsigned long i;
+	int ret;
 
 	for (i = 0; i < nr; i++) {
-		if (fatal_signal_pending(current))
-			return -EINTR;
+		ret = pages_pause();
+		if (ret)
+			return ret;
 		page = fault_here() ? ERR_PTR(-ENOMEM) : shmem_read_mapping_page_gfp(pages->file->f_mapping, i, gfp);
 		if (IS_ERR(page))
 			return PTR_ERR(page);
 		pages_add(pages, page, LAYOUT_KINDS - 1);
-		cond_resched();
 	}
 	return 0;
 }

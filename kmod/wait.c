@@ -458,7 +458,8 @@ static int sleep_until(struct waiter *waiter, s64 deadline_ns)
 	int ret = 0;
 
 	for (;;) {
-		prepare_to_wait(&waiter->head, &wait, TASK_INTERRUPTIBLE);
+		/* Frozen in here, it goes on where it was; by a signal, as of SIGSTOP, it would begin anew. */
+		prepare_to_wait(&waiter->head, &wait, TASK_INTERRUPTIBLE | TASK_FREEZABLE);
 		if (READ_ONCE(waiter->fired))
 			break;
 		if (signal_pending(current)) {

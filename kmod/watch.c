@@ -91,7 +91,7 @@ static int sleep_for(struct waiter *waiter, struct pinion_event *event)
 			ret = -ERESTARTSYS;
 			break;
 		}
-		wait_woken(&wait, TASK_INTERRUPTIBLE, MAX_SCHEDULE_TIMEOUT);
+		wait_woken(&wait, TASK_INTERRUPTIBLE | TASK_FREEZABLE, MAX_SCHEDULE_TIMEOUT);
 	}
 	remove_wait_queue(&waiter->head, &wait);
 	return ret;

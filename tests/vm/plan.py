@@ -137,6 +137,10 @@ BOOTS = (
         Program("press", seconds=600),
     ), modules=("vgem", "loop", "crc32c_generic", "ext4"), ext4=True),
     Boot("counts", COUNTS),
+    # To memory and back: q35 can, where it is not told otherwise.
+    Boot("suspend", (
+        Program("suspend", seconds=120),
+    ), tiers=STOCK, qemu=("-global", "ICH9-LPC.disable_s3=0")),
     Boot("fuzz", FUZZ, tiers=("um",)),
     Boot("fuzz", FUZZ, tiers=STOCK, extra=("importer",), cmdline=FREE_IS_POISON),
     Boot("fuzz", FUZZ, tiers=("debug", "kcsan"), extra=("importer",)),
