@@ -110,7 +110,7 @@ static ssize_t watch_read(struct file *file, char __user *to, size_t bytes, loff
 	if (file->f_flags & O_NONBLOCK)
 		ret = mutex_trylock(&watch->read_lock) ? 0 : -EAGAIN;
 	else
-		ret = mutex_lock_interruptible(&watch->read_lock);
+		ret = mutex_lock_interruptible(&watch->read_lock) ? -ERESTARTSYS : 0;
 	if (ret)
 		return ret;
 	if (!peek(waiter, &event))
@@ -188,6 +188,8 @@ int watch_call(struct call *call)
 	watch->made_ns = ktime_get_boottime_ns();
 	mutex_lock(&watch->waiter.queue->lock);
 	wait_begin(&watch->waiter);
+	/* A flush tells what begins from now on apart by showing it another parity, which is not left to the first look. */
+	wait_settle(watch->waiter.queue);
 	mutex_unlock(&watch->waiter.queue->lock);
 	table_publish(&table_watches, watch->id, watch);
 	args->fd = call->fd;

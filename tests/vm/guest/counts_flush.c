@@ -478,6 +478,32 @@ static void scopes(void)
 	point("scopes", "a flush waits for its scope, and names who of its user keeps it");
 }
 
+/* Nobody looks at the watch before what began after it stands in the way, if anything does. */
+static void begins_with_the_call(void)
+{
+	struct client *c = &clients[0];
+	struct pollfd p = { .events = POLLIN };
+	uint32_t before, after;
+
+	client_open(0);
+	before = page_begin(c->page, &c->lane[0]);
+	p.fd = dev_watch(c->fd, &device, PINION_SCOPE_SESSION, PINION_COND_FLUSH, 0);
+	expect(p.fd, 0, "WATCH");
+	after = page_begin(c->page, &c->lane[0]);
+	if (after == before)
+		wrong("what begins after the call is of the parity that is flushed");
+	if (poll(&p, 1, 0))
+		wrong("a flush does not wait for what began before");
+	page_end(c->fd, c->page, &c->lane[0], before);
+	if (poll(&p, 1, 0) != 1)
+		wrong("a flush waits for what began after the call");
+	page_end(c->fd, c->page, &c->lane[0], after);
+	close(p.fd);
+	munmap(c->page, PAGE);
+	close(c->fd);
+	point("call", "a flush begins with the call, whenever it is looked at first");
+}
+
 static void dead_are_lost(void)
 {
 	struct peer a, b, c, late;
@@ -660,6 +686,7 @@ int main(int argc, char **argv)
 	before.user_devices++;
 	schedule(steps);
 	scopes();
+	begins_with_the_call();
 	dead_are_lost();
 	stopped();
 	work_goes_on(4);

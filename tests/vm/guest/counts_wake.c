@@ -3,6 +3,10 @@
  * counts_wake [ROUNDS]: the end of a unit races against a wait for it, which arms the unit's lane. Whoever ends it kicks only
  * when it saw that. A wake that is lost would come by the timer, at most 100 ms late; so what is counted is how many came late,
  * and what fails is one that comes not at all. A watch that nobody polls has no timer.
+ *
+ * Late ones on a busy machine are the machine's. They were traced (sched, timer and workqueue events, trace_clock mono): a CPU
+ * of the guest stood still for as long, ticks and interrupts included, and what was ours between kick and wake took less than
+ * a millisecond.
  */
 #define _GNU_SOURCE
 #include "counting.h"
