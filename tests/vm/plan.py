@@ -97,6 +97,7 @@ COUNTS = (
     Program("counts_death", ("1000000",), seconds=300, tiers=("um",)),
     Program("counts_death", ("100000",), seconds=300, tiers=QEMU),
     Program("counts_gone", seconds=120),
+    Program("counts_restart", seconds=180),
     Program("counts_flush", seconds=120),
     Program("counts_wake", seconds=120),
     Program("counts_uring", seconds=90),
@@ -136,6 +137,9 @@ BOOTS = (
         Program("life", seconds=600),
         Program("press", seconds=600),
     ), modules=("vgem", "loop", "crc32c_generic", "ext4"), ext4=True),
+    Boot("large", (
+        Program("large", seconds=600),
+    ), tiers=("6.12",), memory=4864),
     Boot("counts", COUNTS),
     # To memory and back: q35 can, where it is not told otherwise.
     Boot("suspend", (

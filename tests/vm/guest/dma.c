@@ -5,6 +5,7 @@
 #include "import.h"
 
 #include <linux/dma-buf.h>
+#include <pthread.h>
 
 static int dev;
 static bool bounce; /* the kernel was told to bounce everything */
@@ -194,6 +195,56 @@ static void to_device(int fd, char *p)
 	point("dma", "what the CPU writes is there for every device when its access ends");
 }
 
+struct looker {
+	int fd;
+	long failed;
+	pthread_t thread;
+};
+
+/* Where all bytes go through bounce buffers each call copies them. */
+static int times(void)
+{
+	return bounce ? 200 : 4000;
+}
+
+static void *looks(void *data)
+{
+	static const uint64_t steps[] = { LOOK, LOOKED, WRITE, WRITTEN };
+	struct looker *l = data;
+
+	for (int i = 0; i < times(); i++) {
+		struct dma_buf_sync s = { .flags = steps[i % 4] };
+
+		l->failed += ioctl(l->fd, DMA_BUF_IOCTL_SYNC, &s) != 0;
+	}
+	return NULL;
+}
+
+/* Two threads say so at once, of one buffer: each is answered for itself, and the bytes stay what they are. */
+static void at_once(int fd, char *p)
+{
+	int slice = dev_slice(dev, fd, 0, BUFFER, PINION_RIGHT_READ | PINION_RIGHT_WRITE), at = import(fd, IMPORTER_BOTH_WAYS);
+	struct looker l[2] = { { .fd = fd }, { .fd = slice } };
+
+	cpu(fd, WRITE);
+	paint(p, 3, 0, BUFFER / PAGE);
+	cpu(fd, WRITTEN);
+	for (int i = 0; i < 2; i++)
+		if (pthread_create(&l[i].thread, NULL, looks, &l[i]))
+			wrong("no thread");
+	for (int i = 0; i < 2; i++) {
+		pthread_join(l[i].thread, NULL);
+		if (l[i].failed)
+			wrong("%ld of %d calls of thread %d failed", l[i].failed, times(), i);
+	}
+	is_painted(p, 3, 0, BUFFER / PAGE, "the CPU");
+	device_has(at, 3, 0, "the device");
+	device_has(at, 3, LAST, "the device");
+	close(at);
+	close(slice);
+	point("dma", "accesses of two threads at once, each answered for itself");
+}
+
 /* The memory is one, whatever slice it is spoken of by. */
 static void by_slice(int fd, char *p)
 {
@@ -241,6 +292,7 @@ static void views(void)
 		to_cpu(fd, p);
 		to_device(fd, p);
 		by_slice(fd, p);
+		at_once(fd, p);
 		at_unmap(fd, p);
 		munmap(p, BUFFER);
 	}

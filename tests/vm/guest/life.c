@@ -601,10 +601,11 @@ static int entries_of(const char *path)
 /* Between ALLOC and handing over, many times: no name, no file, no byte is left. */
 static void try_many_kills(void)
 {
-	const int times = 300;
+	const int times = 1000;
+	double late = mem_clock() + 60;
 	int files = entries_of("/dev/shm"), segments = lines_of("/proc/sysvipc/shm"), done;
 
-	for (done = 0; done < times && !*state_wrong; done++) {
+	for (done = 0; done < times && mem_clock() < late && !*state_wrong; done++) {
 		int ready[2];
 		char byte;
 		pid_t pid;
@@ -629,6 +630,8 @@ static void try_many_kills(void)
 	if (entries_of("/dev/shm") != files || lines_of("/proc/sysvipc/shm") != segments)
 		wrong("something is left in shared memory");
 	printf("# %d of %d kills\n", done, times);
+	if (done < 100)
+		wrong("only %d kills", done);
 	point("SIGKILL", "between ALLOC and handing over, again and again");
 }
 

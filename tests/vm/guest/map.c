@@ -2,8 +2,7 @@
 /* Mappings of buffers: huge pages, every slice of a huge page, what is refused, and what memory is taken for them. */
 #define _GNU_SOURCE
 #include "bytes.h"
-
-#include <sys/resource.h>
+#include "shred.h"
 
 static int dev;
 
@@ -241,7 +240,8 @@ static struct pinion_alloc alloc(uint64_t bytes, uint32_t flags, int *ret)
 
 static void bytes_taken(void)
 {
-	static const uint64_t sizes[] = { 1, PAGE - 1, PAGE, PAGE + 1, HUGE - 1, HUGE + 1, 5 * (1UL << 20), 64UL << 20 };
+	static const uint64_t sizes[] = { 1,	    PAGE - 1,	     PAGE,	 PAGE + 1,    HUGE - 1,
+					  HUGE + 1, 5 * (1UL << 20), 64UL << 20, 130UL << 20, 135790592 };
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		uint64_t before = dev_bytes(dev), want = (sizes[i] + PAGE - 1) & ~(PAGE - 1);
@@ -294,71 +294,50 @@ out:
 	point("map", "64 MiB and a tail of small pages");
 }
 
-/*
- * Free memory that has no huge page left: all of it populated, a page in each 256 KiB pinned, the rest given back. What
- * compaction could move is not there any more.
- */
-#define STEP (64 * PAGE)
-
-static struct {
-	char *at;
-	size_t bytes;
-	int *pin;
-	size_t pins;
-} shreds;
-
-static void shred(void)
+/* Had where memory is in pieces, with no more than so much in huge pages; read and written. */
+static void in_pieces(uint64_t bytes, uint32_t flags, uint64_t most_huge)
 {
-	struct rlimit files = { 8192, 8192 };
-	uint64_t have = meminfo("MemAvailable");
+	struct pinion_alloc a;
+	char *p;
+	int ret;
 
-	setrlimit(RLIMIT_NOFILE, &files);
-	shreds.bytes = have > (160UL << 20) ? (have - (128UL << 20)) & ~(HUGE - 1) : 0;
-	shreds.at = mmap(NULL, shreds.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	madvise(shreds.at, shreds.bytes, MADV_NOHUGEPAGE);
-	shreds.pin = calloc(shreds.bytes / STEP, sizeof(*shreds.pin));
-	if (madvise(shreds.at, shreds.bytes, MADV_POPULATE_WRITE))
-		wrong("populating %zu bytes: %s", shreds.bytes, strerror(errno));
-	for (size_t at = 0; at < shreds.bytes && !*state_wrong; at += STEP) {
-		int fd = dev_pin(dev, shreds.at + at, PAGE);
-
-		if (expect(fd, 0, "PIN at %zu of %zu", at, shreds.bytes))
-			shreds.pin[shreds.pins++] = fd;
-	}
-	munmap(shreds.at, shreds.bytes);
-}
-
-static void unshred(void)
-{
-	while (shreds.pins)
-		close(shreds.pin[--shreds.pins]);
-	free(shreds.pin);
+	a = alloc(bytes, flags, &ret);
+	if (!expect(ret, 0, "ALLOC of %llu MiB with flags %x", (unsigned long long)bytes >> 20, flags))
+		return;
+	if (a.out_bytes != bytes || a.out_huge_bytes > most_huge)
+		wrong("%llu of %llu in huge pages with flags %x", (unsigned long long)a.out_huge_bytes,
+		      (unsigned long long)a.out_bytes, flags);
+	p = dev_map(a.fd, bytes, PROT_READ | PROT_WRITE);
+	if (p == MAP_FAILED)
+		wrong("mmap: %s", strerror(errno));
+	for (uint64_t at = 0; p != MAP_FAILED && at < bytes; at += PAGE)
+		*(uint64_t *)(p + at) = at;
+	for (uint64_t at = 0; p != MAP_FAILED && at < bytes && !*state_wrong; at += PAGE)
+		if (*(uint64_t *)(p + at) != at)
+			wrong("page %llu of %llu MiB", (unsigned long long)(at / PAGE), (unsigned long long)bytes >> 20);
+	munmap(p, bytes);
+	close(a.fd);
 }
 
 static void fragmented(void)
 {
-	const uint64_t bytes = 256UL << 20;
+	static const uint64_t sizes[] = { 4, 5, 8, 64, 256 };
 	struct pinion_alloc a;
 	int ret;
 
-	shred();
+	shred(dev, 128UL << 20);
 	point("map", "memory is fragmented");
-	a = alloc(bytes, PINION_ALLOC_HUGE_REQUIRE, &ret);
+	alloc(256UL << 20, PINION_ALLOC_HUGE_REQUIRE, &ret);
 	expect(ret, -ENOMEM, "HUGE_REQUIRE");
-	a = alloc(bytes, 0, &ret);
-	if (expect(ret, 0, "ALLOC")) {
-		if (a.out_bytes != bytes || a.out_huge_bytes >= bytes)
-			wrong("%llu of %llu in huge pages", (unsigned long long)a.out_huge_bytes,
-			      (unsigned long long)a.out_bytes);
-		close(a.fd);
-	}
-	a = alloc(bytes, PINION_ALLOC_HUGE_NEVER, &ret);
-	if (expect(ret, 0, "HUGE_NEVER")) {
-		if (a.out_huge_bytes)
-			wrong("%llu in huge pages in spite of HUGE_NEVER", (unsigned long long)a.out_huge_bytes);
-		close(a.fd);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		in_pieces(sizes[i] << 20, PINION_ALLOC_HUGE_NEVER, 0);
+		/* What was spared has huge pages, but not so many. */
+		in_pieces(sizes[i] << 20, 0, sizes[i] == 256 ? (sizes[i] << 20) - 1 : sizes[i] << 20);
 	}
 	unshred();
+	a = alloc(HUGE, PINION_ALLOC_HUGE_REQUIRE, &ret);
+	if (expect(ret, 0, "HUGE_REQUIRE of one page, where memory is whole again"))
+		close(a.fd);
 	point("map", "fragmented memory: HUGE_REQUIRE is ENOMEM and small pages will do otherwise");
 }
 

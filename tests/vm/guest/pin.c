@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <time.h>
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -279,6 +280,51 @@ static void forked(void)
 	device_sees(fd, 4, 0, PAGES, "after munmap");
 	close(fd);
 	point("pin", "a child's copies are its own and the device sees the parent's");
+}
+
+static int mappings(void)
+{
+	char *text = file_get("/proc/self/maps");
+	int n = 0;
+
+	for (char *at = text; *at; at++)
+		n += *at == '\n';
+	free(text);
+	return n;
+}
+
+/* A range is not marked in its mapping, so that none is split, whatever the ranges overlap. */
+static void many_ranges(void)
+{
+	enum { HELD = 16, TIMES = 70000, LEAST = 3000 };
+	const size_t bytes = 64 * PAGE;
+	char *p = anon(bytes, PROT_READ | PROT_WRITE);
+	int held[HELD], done, before;
+	time_t late = time(NULL) + 40;
+
+	paint(p, 1, 0, 64);
+	for (int i = 0; i < HELD; i++)
+		held[i] = -1;
+	before = mappings();
+	for (done = 0; done < TIMES && (done < LEAST || time(NULL) < late) && !*state_wrong; done++) {
+		uint64_t pages = 1 + done * 7 % 61, first = done * 13 % (64 - pages);
+
+		if (held[done % HELD] >= 0)
+			close(held[done % HELD]);
+		held[done % HELD] = dev_pin(dev, p + first * PAGE, pages * PAGE);
+		expect(held[done % HELD], 0, "PIN of %lu pages, number %d", pages, done);
+		if (done % 5000 == 0 && mappings() > before)
+			wrong("%d mappings after %d ranges, not %d", mappings(), done, before);
+	}
+	device_sees(held[(done - 1) % HELD], 1, (done - 1) * 13 % (64 - (1 + (done - 1) * 7 % 61)), 1, "the last");
+	for (int i = 0; i < HELD; i++)
+		close(held[i]);
+	if (mappings() > before)
+		wrong("%d mappings at the end, not %d", mappings(), before);
+	is_painted(p, 1, 0, 64, "the range");
+	munmap(p, bytes);
+	printf("# %d of %d ranges\n", done, TIMES);
+	point("pin", "ranges of every size, tens of thousands, split no mapping");
 }
 
 /* What the owner can do to its range: the device has what it had. */
@@ -703,6 +749,7 @@ int main(void)
 	not_populated();
 	other_memory();
 	forked();
+	many_ranges();
 	undone_by_owner();
 	outlived();
 	by_vgem();

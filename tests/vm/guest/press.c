@@ -475,25 +475,61 @@ static void try_kills(void)
 	point("SIGKILL", "at any moment of ALLOC leaves nothing");
 }
 
-/* An ALLOC of most of the memory ends when its process is killed, and long before it would be done. */
-static void try_kill_large(void)
+/* Seconds that one ALLOC takes to its end. */
+static double seconds_of(uint64_t bytes)
 {
-	uint64_t bytes = mem_info("MemAvailable") / 10 * 7 / PAGE * PAGE;
-	double began;
-	pid_t pid;
+	double began = mem_clock();
+	int fd = dev_alloc(dev, bytes, PINION_ALLOC_HUGE_NEVER);
 
-	limits_set(true);
-	pid = fork();
+	expect(fd, 0, "ALLOC of %lu MiB", bytes >> 20);
+	close(fd);
+	return mem_clock() - began;
+}
+
+/* Killed at a quarter of an ALLOC: seconds until it has ended. */
+static double ended_after(uint64_t bytes, double takes)
+{
+	double began = mem_clock();
+	pid_t pid = fork();
+
 	if (!pid)
 		while (true)
 			close(dev_alloc(dev, bytes, PINION_ALLOC_HUGE_NEVER));
-	mem_sleep(300000);
+	/* What is asked for counts before there is a page of it. */
+	while (dev_bytes(dev) == base_bytes && mem_clock() < began + 30)
+		;
+	if (dev_bytes(dev) == base_bytes)
+		wrong("no ALLOC begins");
+	mem_sleep(takes / 4 * 1e6);
 	began = mem_clock();
 	kill(pid, SIGKILL);
 	mem_wait(pid);
-	printf("# ended %.2f s after SIGKILL\n", mem_clock() - began);
+	return mem_clock() - began;
+}
+
+/*
+ * An ALLOC of most of the memory ends when its process is killed. One that went on would need the other three quarters of its
+ * time; that one of several needs less than half of it says that it does not go on, however the machine is loaded.
+ */
+static void try_kill_large(void)
+{
+	uint64_t bytes = mem_info("MemAvailable") / 10 * 7 / PAGE * PAGE;
+	double takes, again, best = 1e9;
+
+	limits_set(true);
+	takes = seconds_of(bytes);
+	again = seconds_of(bytes);
+	takes = again < takes ? again : takes;
+	for (int i = 0; i < 5; i++) {
+		double after = ended_after(bytes, takes);
+
+		best = after < best ? after : best;
+		gone("SIGKILL");
+	}
+	printf("# an ALLOC of %.2f s ended %.3f s after SIGKILL\n", takes, best);
+	if (best > takes / 2)
+		wrong("an ALLOC of %.2f s ended %.2f s after SIGKILL", takes, best);
 	limits_set(false);
-	gone("SIGKILL");
 	point("SIGKILL", "ends a large ALLOC");
 }
 

@@ -11,6 +11,18 @@
 #include <unistd.h>
 
 #define DEVICE "/dev/pinion"
+#define TAINT  "/sys/module/pinion/taint" /* O: out of tree, P: not under the GPL */
+
+static int taint(char mark)
+{
+	char text[32] = "";
+	int fd = open(TAINT, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
+		text[0] = 0;
+	close(fd);
+	return strchr(text, mark) != NULL;
+}
 
 int main(void)
 {
@@ -28,6 +40,7 @@ int main(void)
 	errno = 0;
 	tap_ok(syscall(SYS_delete_module, "pinion", O_NONBLOCK) == -1 && (errno == EWOULDBLOCK || errno == EBUSY),
 	       "the module stays while it is open", "%s", strerror(errno));
+	tap_ok(taint('O') && !taint('P'), "its licence is no taint", "%s", TAINT);
 	close(ro);
 	close(rw);
 	return tap_end();
