@@ -77,7 +77,7 @@ FREE_IS_POISON = "page_poison=1 slub_debug=FZP"
 # Everything at random; for long under the kernel that looks for bugs.
 FUZZ = (
     Program("fuzz", ("20",)),
-    Program("fuzz", ("600",), seconds=1200, tiers=("debug",), long=True),
+    Program("fuzz", ("600",), seconds=1200, tiers=("debug", "kcsan"), long=True),
 )
 
 # What the kernel says of memory that a test breaks, and of who touches it.
@@ -107,7 +107,7 @@ COUNTS = (
     Program("counts_hostile", ("4", "300"), seconds=240, tiers=QEMU),
     Program("counts_fuzz", ("20",), seconds=150),
     Program("counts_wake", ("1000000",), seconds=3600, tiers=("um", "6.1", "6.12"), long=True),
-    Program("counts_fuzz", ("600",), seconds=1200, tiers=("debug",), long=True),
+    Program("counts_fuzz", ("600",), seconds=1200, tiers=("debug", "kcsan"), long=True),
 )
 
 BOOTS = (

@@ -36,9 +36,13 @@ static int plant_badpage(void)
 	return 0;
 }
 
+/* Several: one that some stale word seems to point to is not reported. */
 static int plant_leak(void)
 {
-	hidden = kmalloc(200, GFP_KERNEL);
+	int i;
+
+	for (i = 0; i < 16; i++)
+		hidden = kmalloc(200, GFP_KERNEL);
 	hidden = NULL;
 	return 0;
 }
