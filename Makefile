@@ -5,7 +5,7 @@ B ?= build
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 
-.PHONY: all demo check check-long vm-images check-vm bench fuzz install docs style clean need modules modules_install modules_device modules_clean dkms
+.PHONY: all demo check check-long vm-images check-vm bench fuzz install docs style clean need modules modules_install modules_device modules_clean modules_uninstall dkms
 
 all: need $(B)/build.ninja
 	@ninja -C $(B)
@@ -84,3 +84,7 @@ modules_clean:
 # As root: the sources to DKMS, which builds them for this kernel and for each that is installed later.
 dkms:
 	@$(MODULES) dkms
+
+# As root: takes away what modules_install, modules_device and dkms brought.
+modules_uninstall:
+	@$(MODULES) uninstall

@@ -1,11 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Usage: tools/modules.sh build|install|device|clean|dkms      (make modules, modules_install, modules_device, modules_clean, dkms)
+# Usage: tools/modules.sh build|install|device|clean|dkms|uninstall
+#        (make modules, modules_install, modules_device, modules_clean, dkms, modules_uninstall)
 #
 #   build     pinion.ko in $B/kmod, from copies, so that the tree stays clean
 #   install   that into $DESTDIR/lib/modules/RELEASE/updates, and what device installs
 #   device    udev rule, group and load-at-boot files, below $DESTDIR/usr/lib
 #   dkms      the sources into $DESTDIR/usr/src/pinion-VERSION; without DESTDIR also to DKMS, for KVER (default: the running kernel)
+#   uninstall takes away what install, device and dkms brought, for every kernel; the group stays, and a module that is loaded
 #
 # KDIR is the folder of a kernel's headers (default: those of KVER). Extra words for make go in KARGS (W=1, CC=...).
 set -eu
@@ -100,7 +102,7 @@ install_module() {
 	# A signing key is the distribution's and not in its headers.
 	kbuild modules_install INSTALL_MOD_PATH="$DESTDIR" INSTALL_MOD_DIR=updates CONFIG_MODULE_SIG_ALL= DEPMOD=true
 	# A staging folder has not the kernel's own modules: there it is the package's installation that runs depmod.
-	[ ! -e "$DESTDIR/lib/modules/$release/modules.order" ] || depmod -b "${DESTDIR:-/}" "$release"
+	[ -n "$DESTDIR" ] && [ ! -e "$DESTDIR/lib/modules/$release/modules.order" ] || depmod -b "${DESTDIR:-/}" "$release"
 	device
 }
 
@@ -121,14 +123,31 @@ dkms_source() {
 	dkms install "pinion/$version" -k "$KVER"
 }
 
+uninstall() {
+	if [ -z "$DESTDIR" ] && command -v dkms >/dev/null && [ -n "$(dkms status "pinion/$version")" ]; then
+		dkms remove "pinion/$version" --all
+	fi
+	rm -rf "$DESTDIR/usr/src/pinion-$version"
+	for kernel in "$DESTDIR"/lib/modules/*; do
+		[ -e "$kernel/updates/kmod" ] || continue
+		rm -f "$kernel/updates/kmod"/pinion.ko*
+		rmdir "$kernel/updates/kmod" "$kernel/updates" 2>/dev/null || :
+		[ -n "$DESTDIR" ] && [ ! -e "$kernel/modules.order" ] || depmod -b "${DESTDIR:-/}" "${kernel##*/}"
+	done
+	lib=$DESTDIR/usr/lib
+	rm -f "$lib/udev/rules.d/60-pinion.rules" "$lib/sysusers.d/pinion.conf" "$lib/modules-load.d/pinion.conf"
+	[ -n "$DESTDIR" ] || [ ! -S /run/udev/control ] || udevadm control --reload
+}
+
 case $what in
 build) build ;;
 install) install_module ;;
 device) device ;;
 clean) rm -rf "$out" ;;
 dkms) dkms_source ;;
+uninstall) uninstall ;;
 *)
-	sed -n '3,10s/^# \{0,1\}//p' "$0" >&2
+	sed -n '3,12s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac

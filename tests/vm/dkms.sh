@@ -3,79 +3,19 @@
 # Usage: tests/vm/dkms.sh
 #
 # DKMS builds the module for kernels that are not running: a fresh Debian 12 in a folder, two headers packages (6.1 and 6.12) in it,
-# the sources as `make dkms DESTDIR=` lays them down, and the vermagic of what comes out. What is fetched stays in $PINION_CACHE/dkms.
+# the sources as `make dkms DESTDIR=` lays them down, and the vermagic of what comes out. Then as an administrator there does it, with the
+# checkout in that machine: `make modules`, `make modules_install` and `make dkms`, none of them told of another place. What is fetched
+# stays in $PINION_CACHE/dkms.
 # Last line: `N passed, N failed, N skipped`.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-export PATH="$PATH:/usr/sbin:/sbin"
-version=$(sed -n 's/^PACKAGE_VERSION="\(.*\)"$/\1/p' "$root/dkms.conf")
-passed=0
-failed=0
+# shellcheck source=tests/vm/machine.sh
+. "$here/machine.sh"
+machine dkms
 
-skip() {
-	echo "SKIP dkms: $*"
-	echo "0 passed, 0 failed, 1 skipped"
-	exit 0
-}
-
-point() { # NAME COMMAND...
-	name=$1
-	shift
-	if "$@" >"$log" 2>&1; then
-		passed=$((passed + 1))
-		echo "ok   dkms: $name"
-	else
-		failed=$((failed + 1))
-		echo "FAIL dkms: $name"
-		tail -n 30 "$log"
-		# What DKMS says of a failed build is in a file of its own.
-		find "$chroot/var/lib/dkms/pinion" -name make.log -exec tail -n 30 {} + 2>/dev/null
-	fi
-}
-
-[ "$(id -u)" = 0 ] || skip "not root"
-command -v debootstrap >/dev/null || skip "no debootstrap"
-unshare --mount --pid --fork --mount-proc true 2>/dev/null || skip "namespaces refused"
-cache=${PINION_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/pinion}/dkms
-chroot=$cache/root
-mkdir -p "$cache" || exit 1
-exec 9>"$cache/lock"
-flock 9
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-
-# DKMS wants /proc: in a mount namespace that ends with the command.
-inside() {
-	unshare --mount --pid --fork --mount-proc="$chroot/proc" chroot "$chroot" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@"
-}
-
-# The mirror and the proxy of this machine's apt are as good as the default.
-prepare() {
-	[ -e "$cache/stamp" ] && return
-	rm -rf "$chroot"
-	debootstrap --variant=minbase bookworm "$chroot" "${MIRROR:-http://deb.debian.org/debian}" >"$log" 2>&1 || return 1
-	echo "deb ${MIRROR_SECURITY:-http://deb.debian.org/debian-security} bookworm-security main" >>"$chroot/etc/apt/sources.list"
-	cp /etc/resolv.conf "$chroot/etc/" 2>/dev/null
-	# Packages are to be unpacked and set up, not to start anything.
-	printf '#!/bin/sh\nexit 101\n' >"$chroot/usr/sbin/policy-rc.d"
-	chmod +x "$chroot/usr/sbin/policy-rc.d"
-	inside apt-get update >"$log" 2>&1 || return 1
-	# The headers of 6.12 depend on their image, which wants an initramfs; not this one.
-	inside env INITRD=No apt-get install -y --no-install-recommends dkms kmod linux-headers-amd64 linux-headers-6.12-amd64 >"$log" 2>&1 || return 1
-	inside apt-get clean
-	touch "$cache/stamp"
-}
-
-if ! prepare; then
-	tail -n 3 "$log"
-	skip "no Debian 12 could be set up (network?)"
-fi
-
-# Left from a run before.
-inside dkms remove "pinion/$version" --all >/dev/null 2>&1
-rm -rf "$chroot"/usr/src/pinion-* "$chroot"/var/lib/dkms/pinion
+checkout && forget || exit 1
 point "the sources are laid down" env DESTDIR="$chroot" sh "$root/tools/modules.sh" dkms
 point "dkms add" inside dkms add "pinion/$version"
 
@@ -88,7 +28,6 @@ vermagic_is() { # RELEASE
 }
 
 # As a kernel's installation calls it: for that kernel, every module that asks for it.
-kernels=$(inside sh -c 'ls -d /lib/modules/*/build' | sed 's,/lib/modules/\(.*\)/build,\1,')
 for release in $kernels; do
 	point "dkms autoinstall for $release" inside dkms autoinstall -k "$release"
 	point "vermagic is that of $release" vermagic_is "$release"
@@ -111,6 +50,52 @@ excluded() {
 }
 point "kernels before 6.1 are left alone, later ones are not" excluded
 point "dkms remove leaves nothing" inside sh -c "dkms remove pinion/$version --all && ! find /lib/modules -name 'pinion.ko*' | grep ."
+
+# ---- without DESTDIR ----
+
+as_it_was() {
+	(cd "$chroot/srv/pinion" && find . -type f -exec sha256sum {} + | sort -k 2)
+}
+
+clean() { # RELEASE
+	in_checkout "$1" modules_clean && ! find "$chroot/srv/build" -type f | grep . && [ "$(as_it_was)" = "$sources" ]
+}
+
+# A package's build: the same files elsewhere, and nothing of that system's own.
+staged() { # RELEASE
+	in_checkout "$1" modules_install DESTDIR=/srv/stage && find "$chroot/srv/stage/lib/modules/$1/updates" -name 'pinion.ko*' | grep . &&
+		[ "$(find "$chroot/srv/stage/usr" -type f | wc -l)" = 3 ] && left_nothing "$1" &&
+		in_checkout "$1" modules_uninstall DESTDIR=/srv/stage && ! find "$chroot/srv/stage" -type f | grep .
+}
+
+forget
+sources=$(as_it_was)
+first=${kernels%%[[:space:]]*}
+for release in $kernels; do
+	point "make modules for $release" in_checkout "$release" modules
+	point "it is staged elsewhere, and taken back" staged "$release"
+	point "make modules_install for $release" in_checkout "$release" modules_install
+	point "make modules_clean leaves the checkout as it was" clean "$release"
+	point "modprobe of $release finds it" is_there "$release"
+	point "group, rule and load-at-boot file are there" has_its_device
+	point "make modules_uninstall" in_checkout "$release" modules_uninstall
+	point "leaves nothing" left_nothing "$release"
+	forget
+	point "make dkms for $release" in_checkout "$release" dkms
+	[ "$release" != "$first" ] || point "make dkms again, where it is there" in_checkout "$release" dkms
+	point "modprobe of $release finds what DKMS built" is_there "$release"
+	point "DKMS brings group, rule and load-at-boot file" has_its_device
+	point "make modules_uninstall, of what DKMS has" in_checkout "$release" modules_uninstall
+	point "leaves nothing there either" left_nothing "$release"
+	forget
+done
+
+no_systemd() {
+	inside sh -c 'mount --bind /dev/null /usr/bin/systemd-sysusers && ! command -v systemd-sysusers && make -C /srv/pinion modules_device' &&
+		has_its_device
+}
+point "without systemd there is a group too" no_systemd
+forget
 
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]
