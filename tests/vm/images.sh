@@ -7,6 +7,7 @@
 #   um          User-mode Linux from Debian's 6.1 source with um.config
 #   debug       that source for QEMU with debug.config: KASAN, lockdep, kmemleak and more
 #   kcsan       the same with kcsan.config on top: looks for data races instead of bad accesses
+# With the stock kernels comes Debian's udev, for the module's rule.
 # Each has an `image` file (sh syntax) that says where its parts are, and a `stamp` of its version and configuration: what is up
 # to date is left alone, what was interrupted goes on where it stopped. Nothing of the running system is changed but the packages
 # of tests/need.sh. JOBS=N sets the compilers that run at once (default: one per CPU).
@@ -132,6 +133,20 @@ stock() { # NAME IMAGE-METAPACKAGE HEADERS-METAPACKAGE
 	say "$1: $release, $(size "$out"), $(($(date +%s) - began)) s"
 }
 
+# The daemon that makes what the rule says of the node; it runs in guests with this machine's libraries.
+udev() {
+	[ -n "$(version udev)" ] || refresh
+	wanted="$FORMAT udev $(version udev)"
+	current udev "$wanted" && return
+	rm -rf "$vm/udev"
+	mkdir -p "$vm/udev"
+	fetch udev "$(version udev)"
+	quietly "unpacking udev" dpkg-deb -x "$deb" "$vm/udev/root"
+	rm -f "$deb"
+	echo "$wanted" >"$vm/udev/stamp"
+	say "udev: $(version udev), $(size "$vm/udev")"
+}
+
 # The source tree that um and debug share, without what no configuration of ours compiles (Kconfig files stay). Sets $source.
 unpack_source() {
 	package=linux-source-6.1
@@ -213,8 +228,8 @@ own() { # NAME ARCH TARGET KERNEL FRAGMENT...
 [ $# -gt 0 ] || set -- 6.1 6.12 um
 for name; do
 	case $name in
-	6.1) stock 6.1 linux-image-amd64 linux-headers-amd64 ;;
-	6.12) stock 6.12 linux-image-6.12-amd64 linux-headers-6.12-amd64 ;;
+	6.1) stock 6.1 linux-image-amd64 linux-headers-amd64 && udev ;;
+	6.12) stock 6.12 linux-image-6.12-amd64 linux-headers-6.12-amd64 && udev ;;
 	um) own um um linux linux "$here/um.config" ;;
 	debug) own debug x86 bzImage arch/x86/boot/bzImage "$here/debug.config" ;;
 	kcsan) own kcsan x86 bzImage arch/x86/boot/bzImage "$here/debug.config" "$here/kcsan.config" ;;

@@ -1,7 +1,14 @@
 # SPDX-License-Identifier: MIT
 """What is run where. A boot is one start of a kernel; its programs run one after another and share the loaded module."""
+import os
+import subprocess
 from dataclasses import dataclass, field
 
+import images
+import initramfs
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
 ALL = ("um", "6.1", "6.12", "debug", "kcsan")
 STOCK = ("6.1", "6.12")
 QEMU = STOCK + ("debug",)
@@ -80,6 +87,20 @@ FUZZ = (
     Program("fuzz", ("600",), seconds=1200, tiers=("debug", "kcsan"), long=True),
 )
 
+
+
+def udev_files():
+    """Debian's udev as images.sh unpacked it, and what `make modules_install` lays beside it; () where it is not there."""
+    binary = os.path.join(images.cache(), "udev", "root", "bin", "udevadm")
+    if not os.path.exists(binary) or "not found" in subprocess.run(["ldd", binary], stdout=subprocess.PIPE, check=False).stdout.decode():
+        return ()
+    files = {"bin/udevadm": binary, "lib/systemd/systemd-udevd": binary,
+             "usr/lib/udev/rules.d/60-pinion.rules": os.path.join(ROOT, "kmod", "60-pinion.rules"),
+             "usr/lib/sysusers.d/pinion.conf": os.path.join(ROOT, "kmod", "pinion.sysusers")}
+    files.update({lib.lstrip("/"): os.path.realpath(lib) for lib in initramfs.libraries(binary)})
+    return tuple(files.items())
+
+
 # What the kernel says of memory that a test breaks, and of who touches it.
 BROKEN_MEMORY = (r"Memory failure:", r"MCE: Killing")
 
@@ -119,6 +140,7 @@ BOOTS = (
         Program("limits"),
         Program("seen"),
         Program("node"),
+        Program("udev", path=os.path.join(HERE, "udev.sh"), files=udev_files(), seconds=180, tiers=STOCK),
         Program("limits", ("memlock",), params="memlock=1"),
     ), modules=("vgem", "loop", "crc32c_generic", "ext4"), ext4=True),
     Boot("kunit", (
