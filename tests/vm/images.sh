@@ -15,6 +15,7 @@ set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 FORMAT=2 # of the image files; a change makes every image anew
+EDITS=1  # of what edit_source does; a change unpacks the source and builds what is made of it anew
 
 die() {
 	echo "vm-images: $*" >&2
@@ -147,6 +148,29 @@ udev() {
 	say "udev: $(version udev), $(size "$vm/udev")"
 }
 
+# Each edit must be there afterwards: a newer source may have other lines.
+edited() { # FILE TEXT
+	grep -qF "$2" "$source/$1" || die "the edit of $1 found no place"
+}
+
+edit_source() {
+	# With DEBUG_VM the headers' mmap_assert_locked() calls dump_mm(), which 6.1 does not export: no module could use it.
+	grep -q 'EXPORT_SYMBOL(dump_mm)' "$source/mm/debug.c" ||
+		sed -i '/^void dump_mm(/,/^}/s/^}/}\nEXPORT_SYMBOL(dump_mm);/' "$source/mm/debug.c"
+	edited mm/debug.c 'EXPORT_SYMBOL(dump_mm)'
+	# User-mode Linux forks the host's process with all that is mapped there. What the parent keeps to itself (MADV_DONTFORK) the
+	# child's page tables do not know, so nothing would take it away, and whatever is mapped there later is not looked up. The child
+	# begins empty instead, and faults in what it has.
+	sed -i '/^\tret = init_new_ldt(to_mm, from_mm);/{
+		i\	ret = unmap(\&to_mm->id, 0, TASK_SIZE, 1, \&(void *){ NULL });
+		i\	if (ret) {
+		i\		os_kill_ptraced_process(to_mm->id.u.pid, 1);
+		i\		goto out_free;
+		i\	}
+	}' "$source/arch/um/kernel/skas/mmu.c"
+	edited arch/um/kernel/skas/mmu.c 'unmap(&to_mm->id'
+}
+
 # The source tree that um and debug share, without what no configuration of ours compiles (Kconfig files stay). Sets $source.
 unpack_source() {
 	package=linux-source-6.1
@@ -157,7 +181,7 @@ unpack_source() {
 	}
 	[ -n "$source_version" ] || die "apt knows no $package: the kernels that are built here are made from Debian 12's"
 	source=$vm/source-$source_version
-	[ -e "$source/.unpacked" ] && return
+	[ "$(cat "$source/.unpacked" 2>/dev/null)" = "$EDITS" ] && return
 	fetch "$package" "$source_version"
 	say "unpacking $package $source_version"
 	rm -rf "$vm"/source-*
@@ -166,10 +190,8 @@ unpack_source() {
 	quietly "unpacking the source" tar -xJf "$source/deb/usr/src/$package.tar.xz" -C "$source" --strip-components=1 \
 		--wildcards --wildcards-match-slash --exclude-from="$here/source.exclude"
 	rm -rf "$source/deb" "$deb"
-	# With DEBUG_VM the headers' mmap_assert_locked() calls dump_mm(), which 6.1 does not export: no module could use it.
-	grep -q 'EXPORT_SYMBOL(dump_mm)' "$source/mm/debug.c" ||
-		sed -i '/^void dump_mm(/,/^}/s/^}/}\nEXPORT_SYMBOL(dump_mm);/' "$source/mm/debug.c"
-	touch "$source/.unpacked"
+	edit_source
+	echo "$EDITS" >"$source/.unpacked"
 }
 
 # The options of fragments; of one that is in several, the last line.
@@ -185,13 +207,13 @@ own() { # NAME ARCH TARGET KERNEL FRAGMENT...
 	shift 4
 	# Asked first: a kernel that is there needs no source tree to be called up to date.
 	source_version=$(version linux-source-6.1)
-	wanted="$FORMAT $source_version $(cat "$@" | sha256sum) $(gcc -dumpfullversion)"
+	wanted="$FORMAT $EDITS $source_version $(cat "$@" | sha256sum) $(gcc -dumpfullversion)"
 	if current "$name" "$wanted"; then
 		say "$name: $(sed -n 's/^release=//p' "$vm/$name/image") is there"
 		return
 	fi
 	unpack_source
-	wanted="$FORMAT $source_version $(cat "$@" | sha256sum) $(gcc -dumpfullversion)"
+	wanted="$FORMAT $EDITS $source_version $(cat "$@" | sha256sum) $(gcc -dumpfullversion)"
 	began=$(date +%s)
 	out=$vm/$name
 	if [ "$(cat "$out/building" 2>/dev/null)" != "$wanted" ]; then

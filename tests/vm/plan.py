@@ -134,6 +134,7 @@ COUNTS = (
 BOOTS = (
     Boot("plain", (
         Program("smoke", smoke=True),
+        Program("kept", tiers=("um",)),
         Program("abi"),
         Program("abi_faults"),
         Program("list"),
