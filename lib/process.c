@@ -2,6 +2,7 @@
 #include "process.h"
 
 #include "error.h"
+#include "fork.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -12,15 +13,7 @@
 static pthread_mutex_t page_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t *page; /* under page_lock; never unmapped, contexts point into it */
 
-static void fork_prepare(void)
-{
-	pthread_mutex_lock(&page_lock);
-}
-
-static void fork_done(void)
-{
-	pthread_mutex_unlock(&page_lock);
-}
+DEFINE_WATCH_FORKS(page_lock)
 
 static int page_make(void)
 {
@@ -38,16 +31,16 @@ static int page_make(void)
 		munmap(p, bytes);
 		return fail_errno(err == EINVAL ? EOPNOTSUPP : err, "MADV_WIPEONFORK (needs Linux 4.14)");
 	}
-	/* A fork while another thread holds the lock would leave it locked in the child. */
-	pthread_atfork(fork_prepare, fork_done, fork_done);
 	page = p;
 	return 0;
 }
 
 int process_mark(struct process_mark *mark)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	int ret;
 
+	pthread_once(&once, watch_forks);
 	pthread_mutex_lock(&page_lock);
 	ret = page_make();
 	while (!ret && !*page)

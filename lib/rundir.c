@@ -3,6 +3,7 @@
 
 #include "deadline.h"
 #include "error.h"
+#include "fork.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -86,22 +87,11 @@ void rundir_close(struct rundir *rundir)
 
 static pthread_mutex_t lock_turn = PTHREAD_MUTEX_INITIALIZER;
 
-static void fork_prepare(void)
-{
-	pthread_mutex_lock(&lock_turn);
-}
+DEFINE_WATCH_FORKS(lock_turn)
 
-static void fork_done(void)
-{
-	pthread_mutex_unlock(&lock_turn);
-}
+#define NOBODY (-1)
 
-static void watch_forks(void)
-{
-	pthread_atfork(fork_prepare, fork_done, fork_done);
-}
-
-/* Who is in the section, 0: nobody any more. */
+/* Who is in the section: a pid; 0: a process that this pid namespace does not have; NOBODY any more. */
 static pid_t lock_holder(int fd)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };

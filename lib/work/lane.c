@@ -3,6 +3,7 @@
 #include "account.h"
 
 #include "../error.h"
+#include "../fork.h"
 #include "../provider/counts_ops.h"
 
 #include <errno.h>
@@ -33,15 +34,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static int key_err;
 
-static void fork_prepare(void)
-{
-	pthread_mutex_lock(&lanes_lock);
-}
-
-static void fork_done(void)
-{
-	pthread_mutex_unlock(&lanes_lock);
-}
+DEFINE_WATCH_FORKS(lanes_lock)
 
 static void thread_ends(void *arg)
 {
@@ -64,7 +57,7 @@ static void thread_ends(void *arg)
 static void start(void)
 {
 	key_err = pthread_key_create(&key, thread_ends);
-	pthread_atfork(fork_prepare, fork_done, fork_done);
+	watch_forks();
 }
 
 /* Under lanes_lock. */
