@@ -18,17 +18,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
-
 #define BOTH (PINION_READ | PINION_WRITE)
 #define MS INT64_C(1000000)
 #define SECOND (1000 * MS)
@@ -41,23 +30,12 @@
 			      "%s: %d (%s), not %d \"%s\"", #expr, ck_refused_ret, pinion_error(), -(err), phrase); \
 	} while (0)
 
-static inline unsigned int fds_open(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	unsigned int n = 0;
-
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
-
 /* The same, when the threads of holders have noticed that connections ended: no more than @want. */
 static inline unsigned int fds_settled(unsigned int want)
 {
 	unsigned int n = fds_open();
 
-	for (int i = 0; i < 200 && n > want; i++) {
+	for (int i = 0; i < 2000 && n > want; i++) {
 		usleep(10000);
 		n = fds_open();
 	}

@@ -18,17 +18,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0 /* else freed memory is kept for a while, and mlock() does nothing */
-#endif
-
 #define MIB (UINT64_C(1) << 20)
 #define BOTH (PINION_READ | PINION_WRITE)
 
@@ -80,17 +69,6 @@ static unsigned int lines_of(const char *path)
 	while ((c = getc(f)) != EOF)
 		n += c == '\n';
 	fclose(f);
-	return n;
-}
-
-static unsigned int fds_open(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	unsigned int n = 0;
-
-	while (readdir(d))
-		n++;
-	closedir(d);
 	return n;
 }
 

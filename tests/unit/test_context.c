@@ -622,17 +622,6 @@ START_TEST(twenty_contexts_live_in_one_process)
 }
 END_TEST
 
-static unsigned int fds_open(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	unsigned int n = 0;
-
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
-
 START_TEST(opening_and_closing_leaves_nothing)
 {
 	unsigned int fds;

@@ -50,17 +50,6 @@ static int reap(pid_t pid)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-static unsigned int fds_open(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	unsigned int n = 0;
-
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
-
 static void pair(int type, int sock[2])
 {
 	ck_assert_int_eq(socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, sock), 0);

@@ -994,17 +994,6 @@ START_TEST(freeing_does_not_spin_while_it_waits)
 }
 END_TEST
 
-static unsigned int fds_open(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	unsigned int n = 0;
-
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
-
 START_TEST(a_stream_leaves_no_descriptor)
 {
 	struct pinion_buffer *buf;
