@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "error.h"
 
+#include "advice.h"
+
 #include <errno.h>
 #include <pinion/context.h>
 #include <stdarg.h>
@@ -15,28 +17,40 @@ PINION_API const char *pinion_error(void)
 	return sentence;
 }
 
+/* Ends @text in what is to be done about @err, unless it says so already or there is nothing to say. */
+static int leave(int err, enum pinion_advice advice, const char *text)
+{
+	if (advice && !advice_of_sentence(text))
+		return fail_advise(err, advice, NULL, "%s", text);
+	sentence_fit(sentence, sizeof(sentence), text);
+	return -err;
+}
+
 int fail(int err, const char *fmt, ...)
 {
 	/* Through a second buffer, because an argument may be the present sentence. */
-	char text[SENTENCE_MAX];
+	char text[SENTENCE_DRAFT];
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	memcpy(sentence, text, sizeof(text));
-	return -err;
+	/* The other numbers mean many things, and who gives one to this function says which. */
+	return leave(err, err == ENOMEM ? PINION_ADVICE_ADDRESS_SPACE : PINION_ADVICE_NONE, text);
 }
 
 int fail_errno(int err, const char *fmt, ...)
 {
-	char text[SENTENCE_MAX];
+	char text[SENTENCE_DRAFT], what[SENTENCE_MAX - 112], whole[SENTENCE_MAX];
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	return fail(err, "%s: %s", text, strerrordesc_np(err) ? strerrordesc_np(err) : "unknown error");
+	/* The kernel's word stands, however long the rest is. */
+	sentence_fit(what, sizeof(what), text);
+	snprintf(whole, sizeof(whole), "%s: %s", what, strerrordesc_np(err) ? strerrordesc_np(err) : "unknown error");
+	return leave(err, advice_of_errno(err), whole);
 }
 
 void sentence_get(char out[SENTENCE_MAX])
@@ -66,7 +80,8 @@ static int opts_size(const void *user, size_t own_size, const char *name, size_t
 	if (*given < sizeof(size_t) || *given > 4096)
 		return fail(EINVAL, "%s.size is %zu; set it to sizeof(struct %s)", name, *given, name);
 	if (*given > own_size && !tail_is_zero(user, own_size, *given))
-		return fail(E2BIG, "%s has %zu bytes and uses members that this library (%zu bytes) does not know", name, *given, own_size);
+		return fail(E2BIG, "%s has %zu bytes and uses members that this library (%zu bytes) does not know", name, *given,
+			    own_size);
 	return 0;
 }
 

@@ -7,14 +7,18 @@
 
 #define PINION_API __attribute__((visibility("default")))
 
-/* Records the sentence for this thread and returns -@err, so that a failing path is one line. */
+/*
+ * Records the sentence for this thread and returns -@err, so that a failing path is one line. A limit that was met is told with
+ * fail_advise() (advice.h), which adds the line to type; -ENOMEM gets one here unless the sentence has it.
+ */
 int fail(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same with ": " and the text of @err added. */
+/* The same with ": " and the text of @err added, and the line to type where the number alone says what is short. */
 int fail_errno(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Room for one sentence that travels from one thread to another. */
+/* Room for one sentence that travels from one thread to another, and for one that is still to be cut to that. */
 #define SENTENCE_MAX 512
+#define SENTENCE_DRAFT (3 * SENTENCE_MAX)
 void sentence_get(char out[SENTENCE_MAX]);
 void sentence_set(const char *text);
 

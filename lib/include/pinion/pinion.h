@@ -27,6 +27,7 @@
 #ifndef PINION_PINION_H
 #define PINION_PINION_H
 
+#include <pinion/advice.h>
 #include <pinion/array.h>
 #include <pinion/buffer.h>
 #include <pinion/caps.h>
