@@ -1,30 +1,76 @@
 /* SPDX-License-Identifier: MIT */
 #include "rundir.h"
 
+#include "advice.h"
 #include "deadline.h"
 #include "error.h"
 #include "fork.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define LOCK_NAME	 ".lock"
 #define LOCK_PATIENCE_NS INT64_C(2000000000)
+
+static int fail_open(const char *path, int err)
+{
+	struct stat st;
+
+	if (!lstat(path, &st) && S_ISLNK(st.st_mode))
+		return fail_advise(err, PINION_ADVICE_DIR_PLACE, NULL, "runtime directory %s is a link, which is not followed",
+				   path);
+	if (err == ENOTDIR || err == EACCES)
+		return fail_advise(err, err == EACCES ? PINION_ADVICE_DIR_OWNER : PINION_ADVICE_DIR_PLACE, NULL,
+				   "runtime directory %s: %s", path, strerrordesc_np(err));
+	return fail_errno(err, "runtime directory %s", path);
+}
+
+static int is_no_dot(const struct dirent *entry)
+{
+	return strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
+}
+
+/* Whether it is nobody's but this library's, so that closing it to others takes nothing from them: /tmp and / are not. */
+static bool is_for_this(int fd)
+{
+	struct dirent **entry;
+	int n;
+
+	if (!faccessat(fd, LOCK_NAME, F_OK, 0))
+		return true;
+	n = scandirat(fd, ".", &entry, is_no_dot, NULL);
+	for (int i = 0; i < n; i++)
+		free(entry[i]);
+	if (n >= 0)
+		free(entry);
+	return n == 0;
+}
+
+static int fail_open_to_others(const char *path, int fd, mode_t mode)
+{
+	bool ours = is_for_this(fd);
+
+	return fail_advise(EPERM, ours ? PINION_ADVICE_DIR_MODE : PINION_ADVICE_DIR_OWNER, ours ? path : NULL,
+			   "runtime directory %s has mode %04o, it must be 0700, closed to others", path, mode & 07777);
+}
 
 /* Opens @path when it is ours alone. */
 static int open_ours(const char *path)
 {
 	struct stat st;
-	int fd;
+	int fd, ret;
 
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
-		return fail_errno(errno, "runtime directory %s", path);
+		return fail_open(path, errno);
 	if (fstat(fd, &st)) {
 		int err = errno;
 
@@ -33,13 +79,14 @@ static int open_ours(const char *path)
 	}
 	if (st.st_uid != geteuid()) {
 		close(fd);
-		return fail(EPERM, "runtime directory %s belongs to uid %u, it must be yours (uid %u): name another one in PINION_DIR", path,
-			    st.st_uid, geteuid());
+		return fail_advise(EPERM, PINION_ADVICE_DIR_OWNER, NULL,
+				   "runtime directory %s belongs to uid %u, it must be yours (uid %u)", path, st.st_uid,
+				   geteuid());
 	}
 	if (st.st_mode & 077) {
+		ret = fail_open_to_others(path, fd, st.st_mode);
 		close(fd);
-		return fail(EPERM, "runtime directory %s has mode %04o, it must be 0700, closed to others: chmod 700 it, or name another one in "
-				   "PINION_DIR", path, st.st_mode & 07777);
+		return ret;
 	}
 	return fd;
 }
@@ -47,7 +94,10 @@ static int open_ours(const char *path)
 static int make_and_open(const char *path)
 {
 	if (mkdir(path, 0700) && errno != EEXIST)
-		return fail_errno(errno, "making the runtime directory %s", path);
+		return errno == ENOENT || errno == EACCES || errno == EPERM || errno == ENOTDIR ?
+			       fail_advise(errno, PINION_ADVICE_DIR_PLACE, NULL, "making the runtime directory %s: %s", path,
+					   strerrordesc_np(errno)) :
+			       fail_errno(errno, "making the runtime directory %s", path);
 	return open_ours(path);
 }
 
@@ -96,47 +146,61 @@ static pid_t lock_holder(int fd)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 
-	return !fcntl(fd, F_GETLK, &lock) && lock.l_type != F_UNLCK ? lock.l_pid : 0;
+	return !fcntl(fd, F_GETLK, &lock) && lock.l_type != F_UNLCK ? lock.l_pid : NOBODY;
 }
 
 /*
- * The sections are short, so one process that stays in its own for LOCK_PATIENCE_NS is stopped, and all would hang with it: 0;
- * its pid; or -errno. Many that come and go are waited for.
+ * The sections are short, so one process that stays in its own for LOCK_PATIENCE_NS is stopped, and all would hang with it:
+ * -ETIMEDOUT, and *@holder is who. Many that come and go are waited for; those without a pid here look like one.
  */
-static int lock_wait(int fd)
+static int lock_wait(int fd, pid_t *holder)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 	const struct timespec pause = { .tv_nsec = 1000000 };
 	int64_t since = deadline_now();
-	pid_t holder = 0, now;
+	pid_t now;
 
+	*holder = NOBODY;
 	while (fcntl(fd, F_SETLK, &lock)) {
 		if (errno != EAGAIN && errno != EACCES && errno != EINTR)
 			return -errno;
 		now = lock_holder(fd);
-		if (now != holder)
+		if (now != *holder)
 			since = deadline_now();
-		holder = now;
-		if (holder && deadline_now() - since > LOCK_PATIENCE_NS)
-			return holder;
+		*holder = now;
+		if (now != NOBODY && deadline_now() - since > LOCK_PATIENCE_NS)
+			return -ETIMEDOUT;
 		nanosleep(&pause, NULL);
 	}
 	return 0;
 }
 
+static int fail_locked(pid_t pid, const struct rundir *rundir)
+{
+	char who[16];
+
+	if (!pid)
+		return fail_advise(ETIMEDOUT, PINION_ADVICE_DIR_LOCKED, NULL,
+				   "a process of another pid namespace, a container or the host, has held %s/.lock for 2 s",
+				   rundir->path);
+	snprintf(who, sizeof(who), "%d", pid);
+	return fail_advise(ETIMEDOUT, PINION_ADVICE_DIR_LOCKED, who, "process %d has held %s/.lock for 2 s", pid, rundir->path);
+}
+
 int rundir_lock(struct rundir *rundir, int *lock_fd)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pid_t holder = NOBODY;
 	int fd, ret;
 
 	pthread_once(&once, watch_forks);
 	pthread_mutex_lock(&lock_turn);
-	fd = openat(rundir->fd, ".lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	fd = openat(rundir->fd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0) {
 		ret = -errno;
 		goto err_turn;
 	}
-	ret = lock_wait(fd);
+	ret = lock_wait(fd, &holder);
 	if (!ret) {
 		*lock_fd = fd;
 		return 0;
@@ -144,9 +208,8 @@ int rundir_lock(struct rundir *rundir, int *lock_fd)
 	close(fd);
 err_turn:
 	pthread_mutex_unlock(&lock_turn);
-	if (ret > 0)
-		return fail(ETIMEDOUT, "process %d has held %s/.lock for 2 s: if it is stopped let it go on (kill -CONT %d), else end it",
-			    ret, rundir->path, ret);
+	if (holder != NOBODY && ret == -ETIMEDOUT)
+		return fail_locked(holder, rundir);
 	return fail_errno(-ret, "locking %s/.lock", rundir->path);
 }
 
