@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -110,6 +111,8 @@ static int take(struct rundir *out, const char *path)
 	fd = make_and_open(path);
 	if (fd < 0)
 		return fd;
+	/* What clears old files out of /tmp passes a directory by that somebody holds so: systemd-tmpfiles(8). */
+	flock(fd, LOCK_SH | LOCK_NB);
 	out->fd = fd;
 	return 0;
 }
