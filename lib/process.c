@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "process.h"
 
+#include "advice.h"
 #include "error.h"
 #include "fork.h"
 
@@ -29,7 +30,8 @@ static int page_make(void)
 		int err = errno;
 
 		munmap(p, bytes);
-		return fail_errno(err == EINVAL ? EOPNOTSUPP : err, "MADV_WIPEONFORK (needs Linux 4.14)");
+		return err == EINVAL ? fail_advise(EOPNOTSUPP, PINION_ADVICE_KERNEL_OLD, NULL, "MADV_WIPEONFORK is not there") :
+				       fail_errno(err, "MADV_WIPEONFORK");
 	}
 	page = p;
 	return 0;
@@ -56,6 +58,6 @@ int process_mark(struct process_mark *mark)
 
 int process_fail(const char *what)
 {
-	return fail(EOWNERDEAD, "this %s was made by another process and does not survive fork(); open a context of your own",
-		    what);
+	return fail_advise(EOWNERDEAD, PINION_ADVICE_FORK, NULL,
+			   "this %s was made by another process and does not survive fork()", what);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "host.h"
 
+#include "advice.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,8 +22,9 @@ static int check_room(const struct backend_device *dev, uint64_t bytes)
 
 	if (bytes < WORTH_A_LOOK || dev->ops.available(dev, &available) || bytes <= available)
 		return 0;
-	return fail(ENOMEM, "an array of %" PRIu64 " bytes does not fit: device '%s' has %" PRIu64 " left", bytes,
-		    dev->desc.key, available);
+	return fail_advise(ENOMEM, PINION_ADVICE_MEMORY, NULL,
+			   "an array of %" PRIu64 " bytes does not fit: device '%s' has %" PRIu64 " left", bytes, dev->desc.key,
+			   available);
 }
 
 static int host_alloc(const struct backend_device *dev, uint64_t bytes, bool zero, struct pinion_storage *out)

@@ -2,6 +2,7 @@
 /* counter slot: one context's place in the counter file, and the parked thread whose death the kernel marks there. */
 #include "counter_file.h"
 
+#include "../advice.h"
 #include "../error.h"
 
 #include <errno.h>
@@ -89,7 +90,7 @@ static int owner_start(struct counts *c)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 	if (err)
-		return fail_errno(err, "starting the thread that holds this context's counter slot");
+		return fail_thread(err, "starting the thread that holds this context's counter slot");
 	while (!__atomic_load_n(&c->owner_tid, __ATOMIC_ACQUIRE))
 		futex_wait((uint32_t *)&c->owner_tid, 0);
 	if (c->owner_tid > 0)
@@ -205,7 +206,8 @@ static int find_slot(struct counts *c)
 	if (used >= COUNTER_SLOTS && find_dead(c, false))
 		return 0;
 	if (used >= COUNTER_SLOTS)
-		return fail(EAGAIN, "all %u counter slots of this user are held by living contexts; close some", COUNTER_SLOTS);
+		return fail_advise(EAGAIN, PINION_ADVICE_CONTEXTS, NULL,
+				   "all %u counter slots of this user are held by living contexts", COUNTER_SLOTS);
 	ret = counter_room(c, &f->facts[used], sizeof(f->facts[used]));
 	if (!ret)
 		ret = counter_room(c, &f->page[used], sizeof(f->page[used]));

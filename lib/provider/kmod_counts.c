@@ -2,6 +2,7 @@
 /* kmod counts: the context's session, its counter page and its lanes. */
 #include "kmod_counts.h"
 
+#include "../advice.h"
 #include "../error.h"
 #include "counter_roster.h"
 #include "counts_ops.h"
@@ -58,10 +59,8 @@ static int map(int fd, int prot, off_t offset, size_t bytes, void **out)
 static int map_failed(int err, const struct pinion_info *info)
 {
 	if (err == ENOSPC)
-		return fail(EAGAIN,
-			    "this user has %u sessions, as many as the module allows; close some contexts, or as root: echo N > "
-			    "/sys/module/pinion/parameters/max_user_sessions",
-			    info->user_sessions);
+		return fail_advise(EAGAIN, PINION_ADVICE_MODULE_USER_LIMIT, "max_user_sessions",
+				   "this user has %u sessions, as many as the module allows", info->user_sessions);
 	return fail_errno(err, "mapping the counters of " PINION_DEVICE);
 }
 
@@ -153,9 +152,11 @@ static int attach_failed(struct counts *c, const struct counts_device *dev, int 
 		return fail(ENODATA, "device '%s' is synchronous and has no queue to count", kmod_key(c, dev).s);
 	case ENOSPC:
 		if (!counts_lanes_free(c))
-			return fail(EAGAIN, "all %u lanes of this context are bound; open another context for more devices",
-				    PINION_LANES);
-		return fail(EAGAIN, "device '%s' has as many lanes, over all processes, as the module allows",
+			return fail_advise(EAGAIN, PINION_ADVICE_LANES, NULL, "all %u lanes of this context are bound",
+					   PINION_LANES);
+		return fail(EAGAIN,
+			    "device '%s' has as many lanes, over all processes or of this user (max_user_lanes), as the "
+			    "module allows",
 			    kmod_key(c, dev).s);
 	default:
 		return fail_errno(err, "binding a lane to '%s'", kmod_key(c, dev).s);

@@ -2,6 +2,7 @@
 /* kmod counts claim: reservations that the module keeps, each a descriptor of its own. */
 #include "kmod_counts.h"
 
+#include "../advice.h"
 #include "../error.h"
 #include "kmod.h"
 
@@ -81,20 +82,19 @@ static int no_room(struct counts *c, const struct counts_device *dev, const stru
 	char most[80] = "";
 
 	if (!kmod_info(c->kmod->device->fd, &info) && info.user_claims >= info.max_user_claims)
-		return fail(EAGAIN,
-			    "%u claims of this user stand, as many as the module allows; free some, or as root: echo N > "
-			    "/sys/module/pinion/parameters/max_user_claims",
-			    info.user_claims);
+		return fail_advise(EAGAIN, PINION_ADVICE_MODULE_USER_LIMIT, "max_user_claims",
+				   "%u claims of this user stand, as many as the module allows", info.user_claims);
 	list_claims(c, dev, &sum);
 	if (want->units && (want->units > capacity || sum.units > capacity - want->units))
-		return fail(ENOSPC, "'%s' has %llu of %u units left, %u are asked for", key.s,
-			    (unsigned long long)(capacity > sum.units ? capacity - sum.units : 0), capacity, want->units);
+		return fail_advise(ENOSPC, PINION_ADVICE_DEVICE_ROOM, NULL, "'%s' has %llu of %u units left, %u are asked for",
+				   key.s, (unsigned long long)(capacity > sum.units ? capacity - sum.units : 0), capacity,
+				   want->units);
 	if (sum.most)
 		snprintf(most, sizeof(most), "; the largest claim, %llu, is of process %d", (unsigned long long)sum.most,
 			 sum.most_pid);
-	return fail(ENOSPC, "'%s' has %llu of %llu bytes left, %llu are asked for%s", key.s,
-		    (unsigned long long)(budget > sum.bytes ? budget - sum.bytes : 0), (unsigned long long)budget,
-		    (unsigned long long)want->bytes, most);
+	return fail_advise(ENOSPC, PINION_ADVICE_DEVICE_ROOM, NULL, "'%s' has %llu of %llu bytes left, %llu are asked for%s",
+			   key.s, (unsigned long long)(budget > sum.bytes ? budget - sum.bytes : 0), (unsigned long long)budget,
+			   (unsigned long long)want->bytes, most);
 }
 
 static int is_busy(struct counts *c, const struct counts_device *dev, bool exclusive)
@@ -104,9 +104,10 @@ static int is_busy(struct counts *c, const struct counts_device *dev, bool exclu
 
 	list_claims(c, dev, &sum);
 	if (!sum.exclusive && exclusive)
-		return fail(EBUSY, "'%s' cannot be had exclusively: %u claims stand, the largest of process %d", key.s, sum.count,
-			    sum.most_pid);
-	return fail(EBUSY, "'%s' is held exclusively by process %d", key.s, sum.most_pid);
+		return fail_advise(EBUSY, PINION_ADVICE_DEVICE_BUSY, NULL,
+				   "'%s' cannot be had exclusively: %u claims stand, the largest of process %d", key.s, sum.count,
+				   sum.most_pid);
+	return fail_advise(EBUSY, PINION_ADVICE_DEVICE_BUSY, NULL, "'%s' is held exclusively by process %d", key.s, sum.most_pid);
 }
 
 int kmod_reserve(struct counts *c, const struct counts_device *dev, const struct counter_claim *want, uint64_t budget,

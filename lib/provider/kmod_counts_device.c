@@ -2,6 +2,7 @@
 /* kmod counts device: the module's table of devices, which all users share. */
 #include "kmod_counts.h"
 
+#include "../advice.h"
 #include "../error.h"
 #include "kmod.h"
 
@@ -48,12 +49,10 @@ static int add_failed(struct counts *c, const char *key, int err)
 	switch (err) {
 	case ENOSPC:
 		if (!kmod_info(c->kmod->device->fd, &info) && info.user_devices >= info.max_user_devices)
-			return fail(
-				ENOSPC,
-				"this user has added %u devices, as many as the module allows; remove one, or as root: echo N > "
-				"/sys/module/pinion/parameters/max_user_devices",
-				info.user_devices);
-		return fail(ENOSPC, "the module's table holds %u devices, all in use; remove one", c->kmod->info->devices);
+			return fail_advise(ENOSPC, PINION_ADVICE_MODULE_USER_LIMIT, "max_user_devices",
+					   "this user has added %u devices, as many as the module allows", info.user_devices);
+		return fail_advise(ENOSPC, PINION_ADVICE_DEVICES, NULL, "the module's table holds %u devices, all in use",
+				   c->kmod->info->devices);
 	case EEXIST:
 		return fail(EEXIST, "'%s' is there, added by a program that counts its cost in other units than this library",
 			    key);
@@ -185,10 +184,8 @@ int kmod_device_remove(struct counts *c, const struct counts_device *dev)
 
 	/* The caller's own too, to which the module has no objection: who else holds a descriptor of it is not known. */
 	if (counts_device_current(dev) && __atomic_load_n(&kmod_line(c->kmod, dev->index)->claims, __ATOMIC_ACQUIRE))
-		return fail(EBUSY,
-			    "claims stand on device '%s', and who holds them is not known; 'pinion devices' shows how much: free "
-			    "them first",
-			    key.s);
+		return fail_advise(EBUSY, PINION_ADVICE_DEVICE_BUSY, NULL,
+				   "claims stand on device '%s', and who holds them is not known", key.s);
 	ret = kmod_call(c, PINION_IOC_DEV_DEL, &args);
 
 	switch (ret) {
@@ -199,7 +196,8 @@ int kmod_device_remove(struct counts *c, const struct counts_device *dev)
 	case -EPERM:
 		return fail(EPERM, "device '%s' was added by another user, who may remove it", key.s);
 	case -EBUSY:
-		return fail(EBUSY, "device '%s' is counted on or waited for by another process; 'pinion top' shows which", key.s);
+		return fail_advise(EBUSY, PINION_ADVICE_DEVICE_BUSY, NULL,
+				   "device '%s' is counted on or waited for by another process", key.s);
 	default:
 		return fail_errno(-ret, "removing device '%s'", key.s);
 	}

@@ -2,6 +2,7 @@
 /* lane: which thread counts in which lane of its context's counter page. */
 #include "account.h"
 
+#include "../advice.h"
 #include "../error.h"
 #include "../fork.h"
 #include "../provider/counts_ops.h"
@@ -170,8 +171,8 @@ static int choose(struct pinion_device *dev, struct thread_lane *t)
 	}
 	left = counts_lanes_free(counts) - counts->lanes_promised;
 	if (!has_shared && left == 0)
-		return fail(EAGAIN, "this context counts on as many devices as its %u lanes allow; open another context",
-			    PINION_LANES);
+		return fail_advise(EAGAIN, PINION_ADVICE_LANES, NULL,
+				   "this context counts on as many devices as its %u lanes allow", PINION_LANES);
 	if (left <= LANES_KEPT + (has_shared ? 0u : 1u))
 		return share(dev, t);
 	ret = counts->ops->lane_attach(counts, &dev->at, false, &t->lane);
