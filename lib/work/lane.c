@@ -211,17 +211,32 @@ static int thread_gets(struct pinion_device *dev, struct thread_lane **out)
 	return 0;
 }
 
+/*
+ * Under lanes_lock: for a thread without memory to remember a lane of its own. The shared one need not be remembered, so that
+ * a unit which has begun can be ended, by whatever thread.
+ */
+static int share_unnoted(struct pinion_device *dev, struct thread_lane *t)
+{
+	if (!dev->promised && dev->shared_lane == PINION_LANES)
+		return -ENOMEM;
+	return share(dev, t);
+}
+
 int lane_find(struct pinion_device *dev, struct lane_ref *out)
 {
 	struct counts *counts = dev->ctx->counts;
 	struct pinion_counter_page *page = counts->page;
-	struct thread_lane *t;
+	struct thread_lane *t, unnoted = { 0 };
 	int ret = 0;
 
 	pthread_mutex_lock(&lanes_lock);
 	t = thread_has(dev->id);
 	if (!t)
 		ret = thread_gets(dev, &t);
+	if (ret == -ENOMEM) {
+		t = &unnoted;
+		ret = share_unnoted(dev, t);
+	}
 	if (!ret) {
 		out->lane = &page->lane[t->lane];
 		out->control = pinion_lane_control(page, t->lane);
