@@ -7,7 +7,7 @@
  * too old, measures for itself. Some time before they are too old one thread takes it on to measure anew, so that as a
  * rule the others never have to.
  */
-#include "../memory/room.h"
+#include "../machine/room.h"
 #include "backend.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "storage_file.h"
 
 #include "../error.h"
-#include "room.h"
+#include "../machine/room.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,7 +8,7 @@
 #include "kmod.h"
 
 #include "../error.h"
-#include "../memory/room.h"
+#include "../machine/room.h"
 #include "provider.h"
 
 #include <ctype.h>

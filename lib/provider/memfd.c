@@ -6,7 +6,7 @@
 #include "provider.h"
 
 #include "../error.h"
-#include "../memory/room.h"
+#include "../machine/room.h"
 
 #include <errno.h>
 #include <fcntl.h>

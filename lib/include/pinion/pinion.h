@@ -40,6 +40,7 @@
 #include <pinion/op.h>
 #include <pinion/pick.h>
 #include <pinion/reservation.h>
+#include <pinion/room.h>
 #include <pinion/select.h>
 #include <pinion/signal.h>
 #include <pinion/storage.h>

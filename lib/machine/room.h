@@ -3,6 +3,7 @@
 #ifndef PINION_LIB_ROOM_H
 #define PINION_LIB_ROOM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
@@ -11,6 +12,12 @@
  * read limits nothing.
  */
 int room_check(uint64_t need, const char *what);
+
+/*
+ * The same of the limits that these cgroups have for pages of @page bytes of a pool, which room_check() does not count:
+ * for pages that are reserved and, unless they are @reserved already, for reserving them. Not the pool itself.
+ */
+int room_check_pool(uint64_t need, uint64_t page, bool reserved, const char *what);
 
 /*
  * The same as figures: what could be had now, and the total it is part of: the least of MemAvailable and the cgroups' room,
