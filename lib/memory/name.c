@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "name.h"
 
+#include "../advice.h"
+
+#include "../machine/filesize.h"
 #include "share.h"
 
 #include <ctype.h>
@@ -70,8 +73,10 @@ static bool same_record(const struct name_record *a, const struct name_record *b
 static int write_record(struct pinion_context *ctx, const char *name, const struct name_record *record)
 {
 	char file[FILE_MAX], fresh[FILE_MAX];
-	int fd, err = 0;
+	int fd, err = filesize_check("the record of a name", sizeof(*record));
 
+	if (err)
+		return err;
 	file_name(file, name, ".name");
 	file_name(fresh, name, ".new");
 	unlinkat(ctx->dir.fd, fresh, 0);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "storage_file.h"
 
+#include "../advice.h"
 #include "../error.h"
+#include "../machine/filesize.h"
 #include "../machine/room.h"
 
 #include <errno.h>
@@ -154,8 +156,8 @@ static int allocation_failed(int err, const struct space *space)
 {
 	if (err != ENOSPC || space->left == UINT64_MAX)
 		return fail_errno(err, "allocating its %llu bytes", (unsigned long long)space->least);
-	return fail(ENOSPC, "allocating its %llu bytes: the file system has %llu free", (unsigned long long)space->least,
-		    (unsigned long long)space->left);
+	return fail_advise(ENOSPC, PINION_ADVICE_DISK_FULL, NULL, "allocating its %llu bytes: the file system has %llu free",
+			   (unsigned long long)space->least, (unsigned long long)space->left);
 }
 
 /*
@@ -179,6 +181,8 @@ static int draft_fill(const struct file_draft *draft, uint32_t mode, uint64_t by
 	struct space space = look_at_space(draft->fd, bytes);
 	int err, ret = check_space(draft->fd, &space);
 
+	if (!ret)
+		ret = filesize_check("the storage", bytes);
 	if (ret)
 		return ret;
 	do {

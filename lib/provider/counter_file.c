@@ -6,6 +6,7 @@
 
 #include "../deadline.h"
 #include "../error.h"
+#include "../machine/filesize.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -250,6 +251,9 @@ static int open_file(struct counts *c, struct rundir *dir, const char boot[40])
 
 	/* A file of an earlier boot may still be mapped by nobody; a name of its own makes sure of that. */
 	close(c->fd);
+	ret = filesize_check("the counter file", sizeof(struct counter_file));
+	if (ret)
+		return ret;
 	unlinkat(dir->fd, COUNTER_NAME, 0);
 	c->fd = open_at(dir, O_CREAT | O_EXCL);
 	if (c->fd < 0)

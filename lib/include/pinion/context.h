@@ -39,7 +39,8 @@ struct pinion_context_info {
  * pinion_close(). Starts one thread, which blocks every signal and only waits.
  * Errors: -EINVAL no such ground; of the ground "kmod" -ENODEV no module, -EACCES its device may not be opened by this user,
  * -EPROTO it speaks another ABI; -EPERM the runtime directory belongs to someone else or is open to others; -EAGAIN every
- * session slot of this user is taken; -ENOSPC the file system of the runtime directory is full; -ETIMEDOUT
+ * session slot of this user is taken; -ENOSPC the file system of the runtime directory is full; -EFBIG RLIMIT_FSIZE is
+ * less than the counter file, which is to be made; -ETIMEDOUT
  * another process is stopped in a change to what is there (the sentence says which); -ENOMEM.
  */
 int pinion_open(const struct pinion_open_opts *opts, struct pinion_context **out);
