@@ -94,7 +94,7 @@ static void add_entry(struct line *line, const struct entry *e)
 		add(line, ":%" PRIu32, c->device.index);
 	if (*c->kernel_source)
 		add(line, " by %s", c->kernel_source);
-	add(line, " %" PRIu64 " ns", add_saturating(e->cost_ns, c->inbound_transfer_ns));
+	add(line, " %" PRIu64 " ns", e->time_ns);
 }
 
 PINION_API int pinion_set_describe(const struct pinion_set *set, char *buf, size_t size)

@@ -32,6 +32,8 @@ static int handle(struct pinion_context *ctx, const struct counts_device *at, co
 			snprintf(dev->key, sizeof(dev->key), "%s", key);
 			dev->backend = backend_of(dev->key);
 			dev->budget = dev->backend == &registry_nobody ? at->budget : 0;
+			/* As fit_is_tight() has it; claims on the module are not in a table that is read here. */
+			dev->comfort = at->entry ? dev->budget / 4 * 3 : 0;
 			dev->next = ctx->devices;
 			ctx->devices = dev;
 		}

@@ -11,14 +11,14 @@ PINION_API uint64_t pinion_estimate_default(void *arg, const struct pinion_candi
 	return candidate->static_cost.bytes_moved;
 }
 
-/* A capacity of 0 is read as 1 without a case of its own: any unit saturates either. */
+_Static_assert(PINION_LOAD_IDLE == 0 && PINION_LOAD_MODERATE == 1 && PINION_LOAD_SATURATED == 2, "a tier is bounds reached");
+
+/* Without branches: what is pending is not to be foreseen. A capacity of 0 is read as 1. */
 static inline enum pinion_load tier(uint32_t pending, uint32_t capacity)
 {
-	if (!pending)
-		return PINION_LOAD_IDLE;
-	if (pending >= capacity)
-		return PINION_LOAD_SATURATED;
-	return (uint64_t)pending * 4 < capacity ? PINION_LOAD_IDLE : PINION_LOAD_MODERATE;
+	uint32_t most = capacity + !capacity;
+
+	return ((uint64_t)pending * 4 >= most) + (pending >= most);
 }
 
 PINION_API enum pinion_load pinion_load_tier(uint32_t pending, uint32_t capacity)
@@ -32,12 +32,19 @@ PINION_API enum pinion_load pinion_load_tier(uint32_t pending, uint32_t capacity
  */
 #define INLINE inline __attribute__((always_inline))
 
+/*
+ * And what is seldom needed is kept out of what every selection goes through: that all fits a page beside the reading of the
+ * counts, so that no part of it pushes another out of the processor's decoded instructions. What it takes is handed over by
+ * value, so that what the compiler knows of it is not lost where it is not called.
+ */
+#define APART __attribute__((noinline))
+
 /* ---- some candidates ---------------------------------------------------------------------------------------------- */
 
 /* The part of a key that has to be asked for, tightness before load. */
 #define RANK_TIGHT 4u
 #define RANK_NO	   UINT32_MAX	 /* it does not fit */
-#define RANK_OWN   (RANK_NO - 1) /* it is not asked yet, but put off */
+#define RANK_OWN   (RANK_NO - 1) /* it is put off */
 
 /*
  * Candidates are weighed some at a time: what is known of the devices behind pinion's own handles is then read in one go, which
@@ -48,7 +55,7 @@ PINION_API enum pinion_load pinion_load_tier(uint32_t pending, uint32_t capacity
 #define BATCH DEVICE_SIGNALS
 
 struct batch {
-	uint32_t rank[BATCH];
+	uint32_t rank[BATCH];	   /* RANK_OWN at first */
 	struct device_signals own; /* of those that are put off, in their order */
 	uint32_t own_capacity[BATCH];
 };
@@ -113,65 +120,134 @@ static INLINE uint32_t ask(unsigned int legs, struct pinion_runtime *rt, uint64_
 	return rank_of(fit, has_load, pending, capacity, row);
 }
 
-/* A handle on a device with a queue is asked with the others, of which there are @own before it. */
-static INLINE uint32_t put_off(struct batch *b, size_t own, const struct pinion_device_runtime *room, uint64_t need)
-{
-	b->own.dev[own] = room->device;
-	b->own.bytes[own] = need;
-	b->own_capacity[own] = room->capacity;
-	return RANK_OWN;
-}
-
-static INLINE uint32_t look_at(const struct asking *a, const struct pinion_candidate *c, struct batch *b, size_t own,
-			       struct pinion_verdict *row)
-{
-	uint32_t rank = 0;
-	uint64_t need = 0, available;
+/* What is looked up of a candidate, whose handle is the caller's to let go. */
+struct looked {
 	struct pinion_runtime *rt;
+	uint64_t need;
+};
+
+static INLINE struct looked look_at(const struct asking *a, const struct pinion_candidate *c, struct pinion_verdict *row)
+{
+	struct looked at = { NULL, 0 };
+	uint64_t available;
 
 	if (a->legs & LEG_FIT)
-		need = a->estimate ? a->estimate(a->estimate_arg, c) : c->static_cost.bytes_moved;
-	rt = a->lookup ? a->lookup(a->lookup_arg, c->backend, c->device) : NULL;
+		at.need = a->estimate ? a->estimate(a->estimate_arg, c) : c->static_cost.bytes_moved;
+	if (a->lookup)
+		at.rt = a->lookup(a->lookup_arg, c->backend, c->device);
 	if (row) {
-		*row = (struct pinion_verdict){ .looked_up = a->lookup, .has_handle = rt, .need = need };
-		row->has_available = rt && rt->ops->available && !rt->ops->available(rt, &available);
+		*row = (struct pinion_verdict){ .looked_up = a->lookup, .has_handle = at.rt, .need = at.need };
+		row->has_available = at.rt && at.rt->ops->available && !at.rt->ops->available(at.rt, &available);
 		row->available = row->has_available ? available : 0;
 	}
-	if (!rt)
-		return rank;
-	if (__builtin_expect(rt->ops == &runtime_queued, 1))
-		return put_off(b, own, (const struct pinion_device_runtime *)rt, need);
-	rank = ask(a->legs, rt, need, row);
-	runtime_free(rt);
+	return at;
+}
+
+/* A handle on a device with a queue, which is not freed, is asked with the others, of which there are @own before it. */
+static INLINE bool put_off(struct batch *b, size_t own, const struct looked *at)
+{
+	const struct pinion_device_runtime *room = (const struct pinion_device_runtime *)at->rt;
+
+	if (__builtin_expect(!at->rt || at->rt->ops != &runtime_queued, 0))
+		return false;
+	device_signals_add(&b->own, own, room->device, at->need);
+	b->own_capacity[own] = room->capacity;
+	return true;
+}
+
+static INLINE uint32_t ask_now(const struct asking *a, const struct looked *at, struct pinion_verdict *row)
+{
+	uint32_t rank = 0;
+
+	if (at->rt) {
+		rank = ask(a->legs, at->rt, at->need, row);
+		runtime_free(at->rt);
+	}
 	return rank;
 }
 
-static INLINE uint32_t rank_own(const struct batch *b, size_t own, struct pinion_verdict *row)
+/* The candidates from @i on, of which the first is looked at and is not put off: how many of all are. */
+static APART size_t look_on(struct asking a, const struct entry *e, size_t i, size_t n, struct looked at, struct batch *b,
+			    struct pinion_verdict *rows)
 {
-	return rank_of(b->own.fit[own], b->own.has_pending[own], b->own.pending[own], b->own_capacity[own], row);
+	size_t own = i;
+
+	for (;;) {
+		if (put_off(b, own, &at))
+			own++;
+		else
+			b->rank[i] = ask_now(&a, &at, rows ? &rows[i] : NULL);
+		if (++i == n)
+			return own;
+		at = look_at(&a, &e[i].candidate, rows ? &rows[i] : NULL);
+	}
 }
 
-/* Looks the @n candidates from @e on up, and asks all that there is to ask. */
-static INLINE void look_up(const struct asking *a, const struct entry *e, size_t n, struct batch *b, struct pinion_verdict *rows)
+/* How many of the @n candidates from @e on are put off. Most often all are: that alone is quick. */
+static INLINE size_t look_at_all(const struct asking *a, const struct entry *e, size_t n, struct batch *b,
+				 struct pinion_verdict *rows)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct looked at = look_at(a, &e[i].candidate, rows ? &rows[i] : NULL);
+
+		if (!put_off(b, i, &at))
+			return look_on(*a, e, i, n, at, b, rows);
+	}
+	return n;
+}
+
+static INLINE uint32_t rank_own(const struct batch *b, size_t own, bool has_pending, struct pinion_verdict *row)
+{
+	return rank_of(b->own.fit[own], has_pending, b->own.pending[own], b->own_capacity[own], row);
+}
+
+/* Some were not put off, or not @answered in one reading. */
+static APART void settle(struct batch *b, size_t n, bool answered, struct pinion_verdict *rows)
 {
 	size_t own = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		b->rank[i] = look_at(a, &e[i].candidate, b, own, rows ? &rows[i] : NULL);
-		own += b->rank[i] == RANK_OWN;
+		if (b->rank[i] != RANK_OWN)
+			continue;
+		b->rank[i] = rank_own(b, own, answered || b->own.has_pending[own], rows ? &rows[i] : NULL);
+		own++;
 	}
-	b->own.n = own;
-	if (own)
-		device_signals_ask(&b->own, a->legs & LEG_FIT, a->legs & LEG_LOAD);
+}
+
+/* What is known of a batch. */
+enum known {
+	SETTLED,  /* the ranks */
+	ANSWERED, /* all were put off and have both signals */
+	EASY,	  /* and each fits comfortably: the commonest */
+};
+
+/* Looks the @n candidates from @e on up, and asks all that there is to ask. */
+static INLINE enum known look_up(const struct asking *a, const struct entry *e, size_t n, struct batch *b,
+				 struct pinion_verdict *rows)
+{
+	bool answered;
+	size_t own;
+
+	device_signals_start(&b->own, (a->legs & LEG_FIT) && (a->legs & LEG_LOAD));
+	for (size_t i = 0; i < BATCH; i++)
+		b->rank[i] = RANK_OWN;
+	own = look_at_all(a, e, n, b, rows);
+	if (!own)
+		return SETTLED;
+	answered = device_signals_ask(&b->own, own, a->legs & LEG_FIT, a->legs & LEG_LOAD);
+	if (answered && own == n)
+		return b->own.uneasy ? ANSWERED : EASY;
+	settle(b, n, answered, rows);
+	return SETTLED;
 }
 
 static INLINE uint64_t weigh_ns(const struct asking *a, const struct pinion_set *set, const struct entry *e,
 				struct pinion_verdict *row)
 {
-	uint64_t ns = e->cost_ns;
-	bool measured = a->judge && judge_ns(a->judge, &set->task, e, &ns);
+	uint64_t ns, found;
+	bool measured = a->judge && judge_ns(a->judge, &set->task, e, &found);
 
-	ns = add_saturating(ns, e->candidate.inbound_transfer_ns);
+	ns = measured ? add_saturating(found, e->candidate.inbound_transfer_ns) : e->time_ns;
 	if (row) {
 		row->measured = measured;
 		row->ns = ns;
@@ -194,7 +270,7 @@ static inline struct key key_of(const struct pinion_verdict *row)
 
 static INLINE bool is_lower(struct key a, struct key b)
 {
-	return a.rank != b.rank ? a.rank < b.rank : a.ns < b.ns;
+	return ((unsigned __int128)a.rank << 64 | a.ns) < ((unsigned __int128)b.rank << 64 | b.ns);
 }
 
 /* Why @a is behind @b, which is the lowest: the first part that differs. */
@@ -223,40 +299,65 @@ static INLINE void enter(struct race *r, struct ties *ties, size_t i, struct key
 	}
 }
 
+static INLINE uint32_t rank_at(const struct batch *b, size_t i, enum known known, struct pinion_verdict *row)
+{
+	if (known == SETTLED)
+		return b->rank[i];
+	if (known == EASY && !row)
+		return tier(b->own.pending[i], b->own_capacity[i]);
+	return rank_own(b, i, true, row);
+}
+
+/* The @n candidates from the set's @first on enter. */
+static INLINE void enter_batch(struct race *race, struct ties *ties, const struct asking *a, const struct pinion_set *set,
+			       size_t first, size_t n, const struct batch *b, enum known known, struct pinion_verdict *rows)
+{
+	const struct entry *e = set->entries + first;
+
+	for (size_t i = 0; i < n; i++) {
+		struct pinion_verdict *row = rows ? &rows[i] : NULL;
+		struct key key = { rank_at(b, i, known, row), 0 };
+
+		if (known != EASY && key.rank == RANK_NO)
+			continue;
+		if (a->legs & LEG_NS)
+			key.ns = weigh_ns(a, set, &e[i], row);
+		enter(race, ties, first + i, key);
+	}
+}
+
+static APART struct race enter_uneasy(struct race race, struct ties *ties, struct asking a, const struct pinion_set *set,
+				      size_t first, size_t n, const struct batch *b, enum known known,
+				      struct pinion_verdict *rows)
+{
+	enter_batch(&race, ties, &a, set, first, n, b, known, rows);
+	return race;
+}
+
 /*
  * The choice, and its key; the first @n candidates' rows, unless @rows is NULL. Who asks for rows wants to see every
  * candidate. Where the key has no time in it and what ties has no turn, one can be so good that nothing behind it is looked at:
  * so they are looked at one by one. The race is apart from the ties, whose address is given away: it stays in registers.
  */
-static INLINE size_t choose(struct pinion_selector *s, unsigned int legs, bool rotate, const struct pinion_set *set,
+static INLINE size_t choose(struct pinion_selector *s, const struct asking *a, bool rotate, const struct pinion_set *set,
 			    struct key *best, struct pinion_verdict *rows, size_t n)
 {
-	bool turns = rotate && legs, stops = !rows && !rotate && !(legs & LEG_NS);
+	bool turns = rotate && a->legs, stops = !rows && !rotate && !(a->legs & LEG_NS);
 	struct race race = { .best = { RANK_NO, 0 } };
-	struct asking a = asking_of(s, legs, set);
 	struct pinion_verdict row[BATCH];
 	struct ties ties;
+	enum known known;
 	struct batch b;
 	size_t m;
 
 	ties.count = 0;
 	for (size_t first = 0; first < set->size; first += m) {
-		const struct entry *e = &set->entries[first];
-		size_t own = 0;
-
 		m = stops ? 1 : set->size - first < BATCH ? set->size - first : BATCH;
-		look_up(&a, e, m, &b, rows ? row : NULL);
-		for (size_t i = 0; i < m; i++) {
-			struct key key = { b.rank[i], 0 };
-
-			if (__builtin_expect(key.rank == RANK_OWN, 1))
-				key.rank = rank_own(&b, own++, rows ? &row[i] : NULL);
-			if (key.rank == RANK_NO)
-				continue;
-			if (legs & LEG_NS)
-				key.ns = weigh_ns(&a, set, &e[i], rows ? &row[i] : NULL);
-			enter(&race, turns ? &ties : NULL, first + i, key);
-		}
+		known = look_up(a, &set->entries[first], m, &b, rows ? row : NULL);
+		if (known == EASY)
+			enter_batch(&race, turns ? &ties : NULL, a, set, first, m, &b, EASY, rows ? row : NULL);
+		else
+			race = enter_uneasy(race, turns ? &ties : NULL, *a, set, first, m, &b, known, rows ? row : NULL);
 		for (size_t i = 0; rows && i < m && first + i < n; i++)
 			rows[first + i] = row[i];
 		if (stops && !race.best.rank)
@@ -271,17 +372,29 @@ static int fail_empty(void)
 	return fail(ENOENT, "the set has no candidate to select");
 }
 
-PINION_API COUNTER_HOT int pinion_select(struct pinion_selector *selector, const struct pinion_set *set, size_t *index)
+static __attribute__((noinline)) int select_any(struct pinion_selector *selector, const struct pinion_set *set, size_t *index)
 {
+	const struct asking a = asking_of(selector, selector->legs, set);
 	struct key best;
 
 	if (!set->size)
 		return fail_empty();
-	/* The one for production apart, so that what a selector does is not asked again for each candidate. */
-	if (selector->legs == LEG_ALL && !selector->opts.rotate)
-		*index = choose(selector, LEG_ALL, false, set, &best, NULL, 0);
-	else
-		*index = choose(selector, selector->legs, selector->opts.rotate, set, &best, NULL, 0);
+	*index = choose(selector, &a, selector->opts.rotate, set, &best, NULL, 0);
+	return 0;
+}
+
+/* The one for production apart, with estimates and times as they come, so that what a selector does is not asked again for each
+ * candidate. */
+PINION_API COUNTER_HOT int pinion_select(struct pinion_selector *selector, const struct pinion_set *set, size_t *index)
+{
+	struct asking a = asking_of(selector, LEG_ALL, set);
+	struct key best;
+
+	if (selector->legs != LEG_ALL || selector->opts.rotate || a.estimate || a.judge || !a.lookup || !set->size)
+		return select_any(selector, set, index);
+	a.estimate = NULL;
+	a.judge = NULL;
+	*index = choose(selector, &a, false, set, &best, NULL, 0);
 	return 0;
 }
 
@@ -295,11 +408,12 @@ static enum pinion_reason reason_of(const struct pinion_selector *s, const struc
 PINION_API int pinion_select_explain(struct pinion_selector *selector, const struct pinion_set *set, size_t *index,
 				     struct pinion_verdict *rows, size_t n)
 {
+	const struct asking a = asking_of(selector, selector->legs, set);
 	struct key best;
 
 	if (!set->size)
 		return fail_empty();
-	*index = choose(selector, selector->legs, selector->opts.rotate, set, &best, rows, n);
+	*index = choose(selector, &a, selector->opts.rotate, set, &best, rows, n);
 	for (size_t i = 0; i < n && i < set->size; i++)
 		rows[i].reason = i == *index ? PINION_REASON_CHOSEN : reason_of(selector, &rows[i], best);
 	return 0;

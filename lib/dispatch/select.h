@@ -15,7 +15,7 @@
 /* A candidate, and what selecting would otherwise compute again each time. */
 struct entry {
 	struct pinion_candidate candidate;
-	uint64_t cost_ns; /* without the inbound transfer */
+	uint64_t time_ns; /* of its cost, with the inbound transfer */
 	uint64_t source;  /* source_hash() of its kernel source */
 	size_t place;	  /* while ranking: where it was */
 };

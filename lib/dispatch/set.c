@@ -71,7 +71,8 @@ PINION_API int pinion_set_push(struct pinion_set *set, const struct pinion_candi
 	e->candidate = *candidate;
 	if (!e->candidate.kernel_source)
 		e->candidate.kernel_source = "";
-	e->cost_ns = pinion_cost_ns_on(&candidate->static_cost, candidate->backend);
+	e->time_ns =
+		add_saturating(pinion_cost_ns_on(&candidate->static_cost, candidate->backend), candidate->inbound_transfer_ns);
 	e->source = source_hash(e->candidate.kernel_source);
 	return 0;
 }

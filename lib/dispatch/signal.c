@@ -6,36 +6,13 @@
 #include <errno.h>
 #include <string.h>
 
-static uint64_t less(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
-}
-
-/* Only near the bound does it take the division, which is slow, to tell what the contract's formula gives. */
-static inline bool is_tight(uint64_t used, uint64_t total)
-{
-	if (used <= total / 4 * 3)
-		return false;
-	if (used > total - total / 8)
-		return true;
-	return (double)used / (double)total > 0.85;
-}
-
 static inline enum pinion_fit fit(uint64_t available, uint64_t total, uint64_t size)
 {
 	if (size > available)
 		return PINION_FIT_NO;
 	if (!total)
 		return PINION_FIT_UNKNOWN;
-	return is_tight(less(total, available - size), total) ? PINION_FIT_TIGHT : PINION_FIT_COMFORTABLE;
-}
-
-/* The same for a device's budget, of which @claimed bytes are. */
-static inline enum pinion_fit fit_budget(uint64_t budget, uint64_t claimed, uint64_t size)
-{
-	if (claimed > budget || size > budget - claimed)
-		return size ? PINION_FIT_NO : PINION_FIT_TIGHT;
-	return is_tight(claimed + size, budget) ? PINION_FIT_TIGHT : PINION_FIT_COMFORTABLE;
+	return fit_is_tight(fit_less(total, available - size), total) ? PINION_FIT_TIGHT : PINION_FIT_COMFORTABLE;
 }
 
 PINION_API enum pinion_fit pinion_fit_of(const uint64_t *available, const uint64_t *total, uint64_t size)
@@ -67,11 +44,6 @@ static inline int signal_check(const struct pinion_device *dev)
 	return process_is_maker(&dev->mark) && counts_device_current(&dev->at) ? 0 : refuse(dev);
 }
 
-static inline uint64_t claimed(struct pinion_device *dev, struct claims_now *now)
-{
-	return counts_claimed(dev->counts, &dev->at, &dev->claimed, now);
-}
-
 PINION_API int pinion_device_available(struct pinion_device *dev, uint64_t *bytes)
 {
 	struct claims_now now = claims_now();
@@ -81,7 +53,7 @@ PINION_API int pinion_device_available(struct pinion_device *dev, uint64_t *byte
 		return ret;
 	if (!dev->budget)
 		return dev->backend->ops.available(dev->backend, bytes);
-	*bytes = less(dev->budget, claimed(dev, &now));
+	*bytes = fit_less(dev->budget, device_claimed(dev, &now));
 	return 0;
 }
 
@@ -97,18 +69,11 @@ PINION_API int pinion_device_total(struct pinion_device *dev, uint64_t *bytes)
 	return 0;
 }
 
-static inline enum pinion_fit would_fit(struct pinion_device *dev, uint64_t bytes, struct claims_now *now)
-{
-	if (!dev->budget)
-		return dev->backend->ops.would_fit(dev->backend, bytes);
-	return fit_budget(dev->budget, claimed(dev, now), bytes);
-}
-
 static __attribute__((noinline)) enum pinion_fit would_fit_budget(struct pinion_device *dev, uint64_t bytes)
 {
 	struct claims_now now = claims_now();
 
-	return fit_budget(dev->budget, claimed(dev, &now), bytes);
+	return fit_budget(dev->budget, device_claimed(dev, &now), bytes);
 }
 
 COUNTER_HOT enum pinion_fit device_fit(struct pinion_device *dev, uint64_t bytes)
@@ -131,10 +96,15 @@ static bool is_there(const struct pinion_device *dev)
 	return process_is_maker(&dev->mark) && counts_device_current(&dev->at);
 }
 
-/* One of two signals, devices of several contexts, or one that is gone. */
-static __attribute__((noinline)) void ask_singly(struct device_signals *s, bool fit, bool pending)
+void device_signals_weigh(struct device_signals *s, size_t i)
 {
-	for (size_t i = 0; i < s->n; i++) {
+	s->fit[i] = device_fit_now(s->dev[i], s->bytes[i], &s->now);
+	s->uneasy |= s->fit[i] ^ PINION_FIT_COMFORTABLE;
+}
+
+void device_signals_ask_singly(struct device_signals *s, size_t n, bool fit, bool pending)
+{
+	for (size_t i = 0; i < n; i++) {
 		const struct counts_device *at = &s->dev[i]->at;
 
 		s->fit[i] = fit && is_there(s->dev[i]) ? device_fit(s->dev[i], s->bytes[i]) : PINION_FIT_UNKNOWN;
@@ -142,33 +112,12 @@ static __attribute__((noinline)) void ask_singly(struct device_signals *s, bool 
 	}
 }
 
-/* That each is there shows in the reading of the counts. */
-COUNTER_HOT void device_signals_ask(struct device_signals *s, bool fit, bool pending)
-{
-	const struct counts *counts = s->dev[0]->counts;
-	struct claims_now now = claims_now();
-	size_t i = 0, n = s->n;
-
-	memset(s->has_pending, true, sizeof(s->has_pending));
-	if (fit && pending && process_is_maker(&s->dev[0]->mark)) {
-		for (; i < n; i++) {
-			struct pinion_device *dev = s->dev[i];
-
-			if (dev->counts != counts)
-				break;
-			s->fit[i] = would_fit(dev, s->bytes[i], &now);
-		}
-	}
-	if (i < n || counts_pending(counts, (const struct counts_device *const *)s->dev, n, s->pending))
-		ask_singly(s, fit, pending);
-}
-
 PINION_API int pinion_device_capacity(struct pinion_device *dev, uint32_t *n)
 {
 	int ret = signal_check(dev);
 
 	if (!ret && !dev->at.has_queue)
-		ret = fail(ENODATA, "device '%s' is synchronous: it has no queue", dev->at.entry->key);
+		ret = fail(ENODATA, "device '%s' is synchronous: it has no queue", dev->key);
 	if (!ret)
 		*n = dev->at.capacity;
 	return ret;

@@ -279,26 +279,38 @@ uint64_t kmod_counts_claimed(struct counts *c, const struct counts_device *dev);
 /* The same as below when that takes more than a look at @kept. */
 uint64_t counts_claimed_some(struct counts *c, const struct counts_device *dev, struct claims_kept *kept, struct claims_now *now);
 
-/*
- * The bytes of counts_claims(). A claim that is made anywhere, or given up by this process, is seen at once; one that is
- * given up elsewhere, by death or else, within 20 ms. Without claims no clock is read, and with them once for all that share @now.
- */
-static inline uint64_t counts_claimed(struct counts *c, const struct counts_device *dev, struct claims_kept *kept, struct claims_now *now)
+/* There was no claim at the last look, and by the @changes there is no new one. */
+static inline bool claims_none(const struct claims_kept *kept, uint32_t changes)
 {
-	uint32_t changes;
-	uint64_t of, bytes;
+	return __builtin_expect(__atomic_load_n(&kept->none, __ATOMIC_ACQUIRE) == changes + 1, 1);
+}
 
-	if (__builtin_expect(!dev->entry, 0))
-		return kmod_counts_claimed(c, dev);
-	changes = claims_changes(dev, now);
-	if (__builtin_expect(__atomic_load_n(&kept->none, __ATOMIC_ACQUIRE) == changes + 1, 1))
-		return 0;
-	of = __atomic_load_n(&kept->of, __ATOMIC_ACQUIRE);
-	bytes = __atomic_load_n(&kept->bytes, __ATOMIC_RELAXED);
+/* counts_claimed() where that does not hold, of a device that is in the file's table. */
+static inline uint64_t counts_claimed_kept(struct counts *c, const struct counts_device *dev, struct claims_kept *kept,
+					   struct claims_now *now, uint32_t changes)
+{
+	uint64_t of = __atomic_load_n(&kept->of, __ATOMIC_ACQUIRE);
+	uint64_t bytes = __atomic_load_n(&kept->bytes, __ATOMIC_RELAXED);
+
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	if (now->moment && of == ((uint64_t)changes << 32 | now->moment) && __atomic_load_n(&kept->of, __ATOMIC_RELAXED) == of)
 		return bytes;
 	return counts_claimed_some(c, dev, kept, now);
+}
+
+/*
+ * The bytes of counts_claims(). A claim that is made anywhere, or given up by this process, is seen at once; one that is given up
+ * elsewhere, by death or else, within 20 ms. Without claims no clock is read, and with them once for all that share @now.
+ */
+static inline uint64_t counts_claimed(struct counts *c, const struct counts_device *dev, struct claims_kept *kept,
+				      struct claims_now *now)
+{
+	uint32_t changes;
+
+	if (__builtin_expect(!dev->entry, 0))
+		return kmod_counts_claimed(c, dev);
+	changes = claims_changes(dev, now);
+	return claims_none(kept, changes) ? 0 : counts_claimed_kept(c, dev, kept, now, changes);
 }
 
 /* This process closes the descriptor of a claim. */

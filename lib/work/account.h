@@ -37,6 +37,7 @@ struct pinion_device {
 	 * agreed to take for it, and their claims are what is in use. 0: its backend is asked.
 	 */
 	uint64_t budget;
+	uint64_t comfort;		/* below it, with claims, a request fits comfortably; 0: that is to be asked */
 	struct pinion_device *next;	/* in ctx->devices, under ctx->lock */
 	struct pinion_device *live_next; /* in the list of all, under lane.c's lock */
 	uint64_t lanes_idle;		/* lanes whose thread has ended, under lane.c's lock */

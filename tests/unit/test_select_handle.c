@@ -2,6 +2,8 @@
 /* Contract 1.4 to 1.6 and 5.5: handles, what they answer, and those on a device. */
 #include "select_world.h"
 
+#include "dispatch/device.h"
+
 #include <pinion/device.h>
 #include <pinion/work.h>
 #include <sys/stat.h>
@@ -211,6 +213,48 @@ START_TEST(work_on_a_device_moves_the_choice)
 }
 END_TEST
 
+static unsigned int asked;
+
+static enum pinion_fit count_fit(const struct backend_device *of, uint64_t bytes)
+{
+	(void)of;
+	asked++;
+	return bytes > 1000 ? PINION_FIT_NO : PINION_FIT_COMFORTABLE;
+}
+
+START_TEST(a_device_is_asked_for_room_where_that_counts_and_once)
+{
+	static const struct {
+		enum kind kind;
+		unsigned int asked;
+	} rows[] = { { LOAD, 0 }, { PRESSURE, 1 }, { CHAINED, 1 } };
+	struct pinion_device_opts opts = { .size = sizeof(opts), .capacity = 2 };
+	struct pinion_selector_opts selector_opts = { .lookup = lend };
+	struct pinion_set *set = pair(3000, 200);
+	struct pinion_device_runtime room;
+	struct pinion_context *ctx = NULL;
+	struct pinion_device *dev = NULL;
+	struct backend_device predicts;
+	struct pinion_selector *s;
+
+	ck_ok(pinion_open(NULL, &ctx));
+	ck_ok(pinion_device_add(ctx, "select-asked", &opts, &dev));
+	predicts = *dev->backend;
+	predicts.ops.would_fit = count_fit;
+	dev->backend = &predicts;
+	selector_opts.lookup_arg = pinion_runtime_of_device(dev, &room);
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		s = selector(rows[i].kind, &selector_opts);
+		asked = 0;
+		pick(s, set);
+		ck_assert_msg(asked == rows[i].asked, "row %zu: asked %u times", i, asked);
+		pinion_selector_unref(s);
+	}
+	pinion_set_free(set);
+	pinion_close(ctx);
+}
+END_TEST
+
 /* ---- many at once ------------------------------------------------------------------------------------------------ */
 
 #define MANY	  29 /* candidates: more than are read in one go, and no multiple of it */
@@ -283,7 +327,8 @@ static void crowd_open(struct crowd *c)
 							   .capacity = d % 5,
 							   .budget = d % 3 ? 1000 * d : 0 };
 
-			snprintf(key, sizeof(key), "select-crowd-%u", d);
+			/* On the module a key is the same device whatever directory a context is in. */
+			snprintf(key, sizeof(key), "select-%s-%u", s == ELSEWHERE ? "elsewhere" : "crowd", d);
 			ck_ok(pinion_device_add(c->ctx[s], key, &opts, &c->dev[s][d]));
 		}
 	}
@@ -463,6 +508,7 @@ static Suite *suite(void)
 	tcase_add_test(c, a_handle_that_knows_nothing);
 	tcase_add_test(c, a_handle_on_a_device_says_what_the_device_says);
 	tcase_add_test(c, work_on_a_device_moves_the_choice);
+	tcase_add_test(c, a_device_is_asked_for_room_where_that_counts_and_once);
 	tcase_add_test(c, many_devices_are_read_at_once_as_each_would_be);
 	tcase_add_test(c, a_parents_handles_have_no_signal_in_its_child);
 	suite_add_tcase(s, c);

@@ -274,8 +274,9 @@ struct pinion_device_runtime {
 /*
  * Makes @room a handle on @device and returns it. It is good as long as the device is, for any number of lookups and
  * threads. Its signals are pinion_device_would_fit() and its like, pending that of every process. A device without a
- * queue has no streams tier. Errors of the device are "no signal". A selection asks the devices of several such handles at
- * once, after their lookups: none of it is older than the call, except where the signals say so.
+ * queue has no streams tier. Errors of the device are "no signal". A selection reads what is pending
+ * on the devices of several such handles at once, after their lookups: none of it is older than the call, except where the
+ * signals say so.
  */
 struct pinion_runtime *pinion_runtime_of_device(struct pinion_device *device, struct pinion_device_runtime *room);
 
