@@ -6,6 +6,7 @@
  */
 #include "counter_file.h"
 
+#include "../advice.h"
 #include "../error.h"
 
 #include <errno.h>
@@ -83,26 +84,29 @@ static int fail_room(const char *key, const struct claims_sum *sum, const struct
 
 	if (sum->most)
 		snprintf(most, sizeof(most), "; the largest claim, %llu, is of process %d", (unsigned long long)sum->most, sum->most_pid);
-	return fail(ENOSPC, "'%s' has %llu of %llu bytes left, %llu are asked for%s", key,
-		    (unsigned long long)(budget > sum->bytes ? budget - sum->bytes : 0), (unsigned long long)budget,
-		    (unsigned long long)want->bytes, most);
+	return fail_advise(ENOSPC, PINION_ADVICE_DEVICE_ROOM, NULL, "'%s' has %llu of %llu bytes left, %llu are asked for%s", key,
+			   (unsigned long long)(budget > sum->bytes ? budget - sum->bytes : 0), (unsigned long long)budget,
+			   (unsigned long long)want->bytes, most);
 }
 
 static int check(const struct counts_device *dev, const struct claims_sum *sum, const struct counter_claim *want, uint64_t budget,
 		 uint32_t capacity)
 {
-	const char *key = dev->entry->key;
+	struct counter_key key = counter_key(dev->entry);
 
 	if (sum->exclusive)
-		return fail(EBUSY, "'%s' is held exclusively by process %d", key, sum->most_pid);
+		return fail_advise(EBUSY, PINION_ADVICE_DEVICE_BUSY, NULL, "'%s' is held exclusively by process %d", key.s,
+				   sum->most_pid);
 	if (want->exclusive && sum->count)
-		return fail(EBUSY, "'%s' cannot be had exclusively: %u claims stand, the largest of process %d", key, sum->count,
-			    sum->most_pid);
+		return fail_advise(EBUSY, PINION_ADVICE_DEVICE_BUSY, NULL,
+				   "'%s' cannot be had exclusively: %u claims stand, the largest of process %d", key.s,
+				   sum->count, sum->most_pid);
 	if (want->bytes > budget || sum->bytes > budget - want->bytes)
-		return fail_room(key, sum, want, budget);
+		return fail_room(key.s, sum, want, budget);
 	if (want->units > capacity || sum->units > capacity - want->units)
-		return fail(ENOSPC, "'%s' has %llu of %u units left, %u are asked for", key,
-			    (unsigned long long)(capacity > sum->units ? capacity - sum->units : 0), capacity, want->units);
+		return fail_advise(ENOSPC, PINION_ADVICE_DEVICE_ROOM, NULL, "'%s' has %llu of %u units left, %u are asked for",
+				   key.s, (unsigned long long)(capacity > sum->units ? capacity - sum->units : 0), capacity,
+				   want->units);
 	return 0;
 }
 
@@ -163,7 +167,8 @@ static int take_row(struct counts *c, int fd, uint32_t k, const struct counter_c
 	int ret = 0;
 
 	if (k == COUNTER_CLAIMS)
-		return fail(EAGAIN, "%u claims stand, as many as the table holds", COUNTER_CLAIMS);
+		return fail_advise(EAGAIN, PINION_ADVICE_CLAIMS, NULL, "%u claims stand, as many as the table holds",
+				   COUNTER_CLAIMS);
 	if (k >= used)
 		ret = counter_room(c, &f->claim[used], (k + 1 - used) * sizeof(f->claim[k]));
 	if (!ret)

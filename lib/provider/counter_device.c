@@ -2,6 +2,7 @@
 /* counter device: the table of devices in the counter file, and the lanes that slots have for them. */
 #include "counter_file.h"
 
+#include "../advice.h"
 #include "../error.h"
 
 #include <ctype.h>
@@ -88,7 +89,9 @@ static int find_place(struct counts *c, uint32_t *index)
 			idle = d;
 	}
 	*index = idle;
-	return idle < COUNTER_DEVICES ? 0 : fail(ENOSPC, "the table holds %u devices, all in use; remove one", COUNTER_DEVICES);
+	return idle < COUNTER_DEVICES ? 0 :
+					fail_advise(ENOSPC, PINION_ADVICE_DEVICES, NULL, "the table holds %u devices, all in use",
+						    COUNTER_DEVICES);
 }
 
 /* Under head.lock: takes the device's lanes from every slot; the lanes stay unused until their owner closes. */
@@ -168,7 +171,7 @@ int counts_device_find(struct counts *c, const char *key, struct counts_device *
 	if (found)
 		counter_note_use(c, out->entry);
 	counter_unlock(c);
-	return found ? 0 : fail(ENOENT, "no device has the key '%s'; add it with pinion_device_add()", key);
+	return found ? 0 : fail_advise(ENOENT, PINION_ADVICE_DEVICE_UNKNOWN, key, "no device has the key '%s'", key);
 }
 
 int counts_device_at(struct counts *c, uint32_t i, struct counts_device *out, char key[PINION_KEY_MAX + 1])
@@ -181,8 +184,7 @@ int counts_device_at(struct counts *c, uint32_t i, struct counts_device *out, ch
 	for (uint32_t d = 0; d < COUNTER_DEVICES; d++) {
 		if (c->file->device[d].generation && i-- == 0) {
 			describe(c, d, out);
-			memcpy(key, out->entry->key, PINION_KEY_MAX);
-			key[PINION_KEY_MAX] = 0;
+			memcpy(key, counter_key(out->entry).s, PINION_KEY_MAX + 1);
 			ret = 0;
 			break;
 		}
@@ -202,8 +204,7 @@ int counts_device_next(struct counts *c, uint32_t *place, struct counts_device *
 		d++;
 	if (d < COUNTER_DEVICES) {
 		describe(c, d, out);
-		memcpy(key, out->entry->key, PINION_KEY_MAX);
-		key[PINION_KEY_MAX] = 0;
+		memcpy(key, counter_key(out->entry).s, PINION_KEY_MAX + 1);
 	}
 	counter_unlock(c);
 	*place = d + 1;
@@ -225,12 +226,11 @@ int counts_device_remove(struct counts *c, const struct counts_device *dev)
 	if (!counts_device_current(dev))
 		ret = stale(dev);
 	else if (in_use(c, dev->index, c->slot))
-		ret = fail(EBUSY, "device '%s' is in use by another process; 'pinion top' shows which", dev->entry->key);
+		ret = fail_advise(EBUSY, PINION_ADVICE_DEVICE_BUSY, NULL, "device '%s' is in use by another process",
+				  counter_key(dev->entry).s);
 	else if (counts_is_claimed(c, dev->generation))
-		ret = fail(EBUSY,
-			   "claims stand on device '%s', and who holds them is not known: free them first; 'pinion devices' "
-			   "shows how much",
-			   dev->entry->key);
+		ret = fail_advise(EBUSY, PINION_ADVICE_DEVICE_BUSY, NULL,
+				  "claims stand on device '%s', and who holds them is not known", counter_key(dev->entry).s);
 	else
 		clear_device(c, dev->index);
 	counter_unlock(c);
@@ -269,9 +269,9 @@ int counts_lane_attach(struct counts *c, const struct counts_device *dev, bool s
 	if (!counts_device_current(dev)) {
 		ret = stale(dev);
 	} else if (!dev->has_queue) {
-		ret = fail(ENODATA, "device '%s' is synchronous and has no queue to count", dev->entry->key);
+		ret = fail(ENODATA, "device '%s' is synchronous and has no queue to count", counter_key(dev->entry).s);
 	} else if (!__atomic_load_n(&c->free_lanes, __ATOMIC_ACQUIRE)) {
-		ret = fail(EAGAIN, "all %u lanes of this context are bound; open another context for more devices", PINION_LANES);
+		ret = fail_advise(EAGAIN, PINION_ADVICE_LANES, NULL, "all %u lanes of this context are bound", PINION_LANES);
 	} else {
 		*lane = choose_lane(c);
 		__atomic_and_fetch(&c->free_lanes, ~(UINT64_C(1) << *lane), __ATOMIC_RELAXED);

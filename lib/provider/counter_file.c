@@ -4,9 +4,11 @@
 #include "counts_ops.h"
 #include "kmod_counts.h"
 
+#include "../advice.h"
 #include "../deadline.h"
 #include "../error.h"
 #include "../machine/filesize.h"
+#include "../sanitizer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,16 +34,51 @@ static int recovered(pthread_mutex_t *lock, int err)
 		pthread_mutex_consistent(lock);
 		return 0;
 	}
-	return err;
+	/* What one of ours never says. */
+	return err == ETIMEDOUT ? err : err ? EPROTO : 0;
 }
 
-int counter_mutex_lock(pthread_mutex_t *lock, int64_t deadline_ns)
+/* The C library believes what a mutex says of its kind, ends the program over some, and waits for ever on others. */
+bool counter_mutex_is_one(const pthread_mutex_t *lock)
+{
+	pthread_mutex_t one;
+
+	counter_mutex_init(&one);
+	return __atomic_load_n(&lock->__data.__kind, __ATOMIC_RELAXED) == one.__data.__kind;
+}
+
+int counter_fail_damaged(const char *what)
+{
+	return fail_advise(EPROTO, PINION_ADVICE_DIR_DAMAGED, NULL,
+			   "%s in the counter file is none: something has written over it", what);
+}
+
+#if THREAD_SANITIZED
+/* Its runtimes before GCC 13 do not know pthread_mutex_clocklock(): to them such a lock is given back and never taken. */
+static int lock_until(pthread_mutex_t *lock, int64_t deadline_ns)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	ts = deadline_timespec(ts.tv_sec * 1000000000 + ts.tv_nsec + (deadline_ns - deadline_now()));
+	return pthread_mutex_timedlock(lock, &ts);
+}
+#else
+static int lock_until(pthread_mutex_t *lock, int64_t deadline_ns)
 {
 	struct timespec ts = deadline_timespec(deadline_ns);
 
+	return pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &ts);
+}
+#endif
+
+int counter_mutex_lock(pthread_mutex_t *lock, int64_t deadline_ns)
+{
+	if (!counter_mutex_is_one(lock))
+		return -EPROTO;
 	if (deadline_ns == INT64_MAX)
 		return -recovered(lock, pthread_mutex_lock(lock));
-	return -recovered(lock, pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &ts));
+	return -recovered(lock, lock_until(lock, deadline_ns));
 }
 
 void counter_mutex_unlock(pthread_mutex_t *lock)
@@ -90,13 +127,15 @@ static int process_of(int tid, char comm[16])
 static int fail_held(const pthread_mutex_t *lock)
 {
 	int tid = __atomic_load_n((const int *)lock, __ATOMIC_RELAXED) & FUTEX_TID_MASK, pid;
-	char comm[16];
+	char comm[16], who[16];
 
 	pid = process_of(tid, comm);
-	return fail(ETIMEDOUT,
-		    "process %d (%s) has held the counter file's lock for 2 s, and all who open a context, find a device or "
-		    "claim wait for it: if it is stopped let it go on (kill -CONT %d), else end it",
-		    pid, comm, pid);
+	snprintf(who, sizeof(who), "%d", pid);
+	return fail_advise(
+		ETIMEDOUT, PINION_ADVICE_DIR_LOCKED, who,
+		"process %d (%s) has held the counter file's lock for 2 s, and all who open a context, find a device or "
+		"claim wait for it",
+		pid, comm);
 }
 
 int counter_lock(struct counts *c)
@@ -116,7 +155,7 @@ int counter_lock(struct counts *c)
 	else if (ret == -ETIMEDOUT)
 		fail_held(&head->lock);
 	else
-		fail_errno(-ret, "the counter file's lock");
+		ret = counter_fail_damaged("the lock");
 	return ret;
 }
 
@@ -197,9 +236,13 @@ static int judge_file(struct counts *c, struct rundir *dir, const char boot[40])
 		return fail_errno(errno, "%s/%s", dir->path, COUNTER_NAME);
 	if (n < (ssize_t)sizeof(head) || head.magic != COUNTER_MAGIC || memcmp(head.boot, boot, sizeof(head.boot)))
 		return 0;
-	if (head.bytes != sizeof(struct counter_file) || st.st_size != (off_t)sizeof(struct counter_file))
+	if (head.bytes != sizeof(struct counter_file))
 		return fail(EPROTO, "%s/%s has another layout (%llu bytes, this library's has %zu); end the processes that use it and remove it",
 			    dir->path, COUNTER_NAME, (unsigned long long)head.bytes, sizeof(struct counter_file));
+	if (st.st_size != (off_t)sizeof(struct counter_file))
+		return fail_advise(EPROTO, PINION_ADVICE_DIR_DAMAGED, dir->path,
+				   "%s/%s has %lld bytes and was made with %zu: who counts in what was cut off is ended by SIGBUS",
+				   dir->path, COUNTER_NAME, (long long)st.st_size, sizeof(struct counter_file));
 	return 1;
 }
 

@@ -17,6 +17,9 @@
  *   device.wake               whoever ends a unit while a lane is armed
  * Readers take no lock: they read seq, walk, and read seq again.
  *
+ * Any process of the user may write anything anywhere in it. What it says is followed only as far as the file goes, and
+ * nothing is waited for longer than the caller said.
+ *
  * Whatever part of the file is in use has its blocks allocated before it is touched, so a full file system is an error
  * of the call that needs the room, never a SIGBUS.
  */
@@ -27,9 +30,10 @@
 #include <linux/pinion_counters.h>
 #include <pinion/device.h>
 #include <pthread.h>
-#include <stddef.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "../process.h"
 #include "../rundir.h"
@@ -157,11 +161,28 @@ bool counts_slot_alive(struct counts *c, uint32_t slot, uint64_t generation);
 int counter_lock(struct counts *c);
 void counter_unlock(struct counts *c);
 
-/* The other robust mutexes. */
+/* The other robust mutexes. -EPROTO without a sentence: what is there is no such mutex, something wrote over it. */
 int counter_mutex_lock(pthread_mutex_t *lock, int64_t deadline_ns);
 void counter_mutex_unlock(pthread_mutex_t *lock);
 void counter_mutex_init(pthread_mutex_t *lock);
+bool counter_mutex_is_one(const pthread_mutex_t *lock);
+int counter_fail_damaged(const char *what);
+
 int counter_room(struct counts *c, const void *from, size_t bytes);
+
+/* The key at a place of the table, ended whatever stands there. */
+struct counter_key {
+	char s[PINION_KEY_MAX + 1];
+};
+
+static inline struct counter_key counter_key(const struct counter_device *entry)
+{
+	struct counter_key key;
+
+	memcpy(key.s, entry->key, PINION_KEY_MAX);
+	key.s[PINION_KEY_MAX] = 0;
+	return key;
+}
 
 /* counter_slot.c */
 int counter_slot_claim(struct counts *c);

@@ -154,7 +154,8 @@ static int flush_slot(struct drain *d, uint64_t *lost)
 		return 0;
 	ret = counter_mutex_lock(&facts->flush_lock, d->deadline_ns);
 	if (ret)
-		return fail(-ret, "another flush of the same process is still waiting");
+		return ret == -ETIMEDOUT ? fail(ETIMEDOUT, "another flush of the same process is still waiting") :
+					   counter_fail_damaged("a session's lock");
 	ret = drain_session(d);
 	counter_mutex_unlock(&facts->flush_lock);
 	if (ret == 1) {

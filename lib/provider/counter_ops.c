@@ -20,13 +20,13 @@ uint32_t counts_apart(const struct counts *c)
 
 static int device_of(struct counts *c, const struct counter_claim *claim, struct counts_device *out, char key[PINION_KEY_MAX + 1])
 {
-	struct counter_device *entry = &c->file->device[claim->device % COUNTER_DEVICES];
+	uint32_t index = claim->device % COUNTER_DEVICES;
+	struct counter_device *entry = &c->file->device[index];
 
 	*out = (struct counts_device){
-		.now = (const __u64 *)&entry->generation, .entry = entry, .index = claim->device, .generation = claim->generation
+		.now = (const __u64 *)&entry->generation, .entry = entry, .index = index, .generation = claim->generation
 	};
-	memcpy(key, entry->key, PINION_KEY_MAX);
-	key[PINION_KEY_MAX] = 0;
+	memcpy(key, counter_key(entry).s, PINION_KEY_MAX + 1);
 	return counts_device_current(out) ? 0 : fail(ESTALE, "the device of this claim was removed");
 }
 

@@ -15,11 +15,12 @@
 
 /* Lanes summed in one reading. More than this many are read in parts, each part by the protocol's passes. */
 #define READ_LANES 512
+#define READINGS_MAX 1000u
 
 struct walk {
 	const struct counter_file *file;
 	const struct counts_device *dev;
-	uint32_t slot;	/* the next one to look at */
+	uint32_t slot; /* the next one to look at */
 	uint32_t end;
 	uint64_t slots; /* bits of the present word of the device's slot map not yet looked at */
 };
@@ -82,6 +83,15 @@ static bool roster_changed(const struct counter_file *f, uint64_t seq)
 	return __builtin_expect(pinion_load_acquire(&f->head.seq) != seq, 0);
 }
 
+/*
+ * Whether a reading is done again: the roster moved under it. It moves when a lane or a device changes hands, and for as long
+ * as a thousand readings only where somebody writes over the file, who is not waited for.
+ */
+static bool read_again(const struct counter_file *f, uint64_t seq, uint32_t *readings)
+{
+	return roster_changed(f, seq) && ++*readings < READINGS_MAX;
+}
+
 static int stale(const struct counts_device *dev)
 {
 	return fail(ESTALE, "the device with generation %llu was removed; find it again by its key",
@@ -92,8 +102,8 @@ static int stale(const struct counts_device *dev)
 static __attribute__((noinline)) int64_t walk_pending(const struct counts *c, const struct counts_device *dev, bool mine)
 {
 	const struct pinion_lane *lane[READ_LANES];
-	uint64_t seq;
-	int64_t sum;
+	uint32_t readings = 0;
+	uint64_t seq, sum;
 
 	do {
 		struct walk w;
@@ -107,8 +117,8 @@ static __attribute__((noinline)) int64_t walk_pending(const struct counts *c, co
 			more = collect(&w, lane, &n);
 			sum += pinion_lanes_high(lane, n, PINION_BOTH);
 		} while (more);
-	} while (roster_changed(c->file, seq));
-	return sum;
+	} while (read_again(c->file, seq, &readings));
+	return (int64_t)sum;
 }
 
 static __attribute__((noinline, cold)) int refuse_pending(const struct counts_device *dev)
@@ -119,7 +129,7 @@ static __attribute__((noinline, cold)) int refuse_pending(const struct counts_de
 		return -EAGAIN; /* the roster was behind the table for a moment */
 	if (!dev->entry)
 		return fail(ENODATA, "the device is synchronous: it has no queue");
-	return fail(ENODATA, "device '%s' is synchronous: it has no queue", dev->entry->key);
+	return fail(ENODATA, "device '%s' is synchronous: it has no queue", counter_key(dev->entry).s);
 }
 
 static inline uint64_t lane_high(const struct pinion_lane *lane)
@@ -335,15 +345,27 @@ static inline int roster_pending(const struct counts *c, const struct counts_dev
 	return roster_end(c, version) ? 0 : -EAGAIN;
 }
 
+/* Without the roster, which does not agree with the table of devices, or moves under each look at it. */
+static __attribute__((noinline, cold)) int walk_devices(const struct counts *c, const struct counts_device *const *dev, size_t n,
+							uint32_t *pending)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!counts_device_current(dev[i]) || !dev[i]->has_queue)
+			return refuse_pending(dev[i]);
+		pending[i] = pending_of(walk_pending(c, dev[i], false));
+	}
+	return 0;
+}
+
 COUNTER_HOT int counts_pending(const struct counts *c, const struct counts_device *const *dev, size_t n, uint32_t *pending)
 {
 	uint32_t tries = 0;
 	int ret;
 
 	do {
-		/* On the module other users change the roster too, as often as they please. */
-		if (__builtin_expect(tries++ == TRIES, 0) && c->kmod)
-			return kmod_pending(c, dev, n, pending);
+		/* On the module other users change the roster too, as often as they please; in the file anybody may write. */
+		if (__builtin_expect(tries++ == TRIES, 0))
+			return c->kmod ? kmod_pending(c, dev, n, pending) : walk_devices(c, dev, n, pending);
 		ret = roster_pending(c, dev, n, pending);
 	} while (__builtin_expect(ret == -EAGAIN, 0));
 	return ret;
@@ -385,6 +407,15 @@ static uint64_t lost_now(const struct counter_file *f, const struct counts_devic
 	return lost;
 }
 
+/* Modulo 2^64, as the words that it is made of. */
+static void add_part(struct pinion_sum *total, const struct pinion_sum *part)
+{
+	total->low = (int64_t)((uint64_t)total->low + (uint64_t)part->low);
+	total->high = (int64_t)((uint64_t)total->high + (uint64_t)part->high);
+	total->cost_high = (int64_t)((uint64_t)total->cost_high + (uint64_t)part->cost_high);
+	total->submitted += part->submitted;
+}
+
 static void sum_device(const struct counts *c, const struct counts_device *dev, struct pinion_device_info *info)
 {
 	const struct pinion_lane *lane[READ_LANES];
@@ -401,10 +432,7 @@ static void sum_device(const struct counts *c, const struct counts_device *dev, 
 
 		more = collect(&w, lane, &n);
 		part = pinion_lanes_sum(lane, n);
-		total.low += part.low;
-		total.high += part.high;
-		total.cost_high += part.cost_high;
-		total.submitted += part.submitted;
+		add_part(&total, &part);
 	} while (more);
 	total = pinion_sum_clamp(total, INT64_MAX);
 	info->pending_low = total.low;
@@ -422,6 +450,7 @@ static void sum_device(const struct counts *c, const struct counts_device *dev, 
 
 int counts_info(const struct counts *c, const struct counts_device *dev, struct pinion_device_info *info)
 {
+	uint32_t readings = 0;
 	uint64_t seq;
 
 	if (!counts_device_current(dev))
@@ -429,9 +458,8 @@ int counts_info(const struct counts *c, const struct counts_device *dev, struct 
 	do {
 		seq = pinion_load_acquire(&c->file->head.seq);
 		sum_device(c, dev, info);
-	} while (roster_changed(c->file, seq));
-	memcpy(info->key, dev->entry->key, sizeof(info->key));
-	info->key[PINION_KEY_MAX] = 0;
+	} while (read_again(c->file, seq, &readings));
+	memcpy(info->key, counter_key(dev->entry).s, sizeof(info->key));
 	info->generation = dev->generation;
 	info->capacity = dev->capacity;
 	info->budget = dev->budget;
@@ -457,11 +485,10 @@ static void describe_user(const struct counter_file *f, uint32_t slot, uint64_t 
 	row->submitted = sum.submitted;
 }
 
-int counts_users(const struct counts *c, const struct counts_device *dev, struct pinion_device_user *rows, size_t cap,
-		 size_t *n)
+int counts_users(const struct counts *c, const struct counts_device *dev, struct pinion_device_user *rows, size_t cap, size_t *n)
 {
+	uint32_t slot, readings = 0;
 	uint64_t seq, mask;
-	uint32_t slot;
 
 	if (!counts_device_current(dev))
 		return stale(dev);
@@ -473,6 +500,6 @@ int counts_users(const struct counts *c, const struct counts_device *dev, struct
 		for (*n = 0; walk_next(&w, &slot, &mask); (*n)++)
 			if (*n < cap)
 				describe_user(c->file, slot, mask, &rows[*n]);
-	} while (roster_changed(c->file, seq));
+	} while (read_again(c->file, seq, &readings));
 	return 0;
 }

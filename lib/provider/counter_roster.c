@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define REBUILDS_MAX 64u
+
 _Static_assert(offsetof(struct counter_file, page) % PINION_LINE_BYTES == 0, "lanes are lines of the file");
 
 int roster_open(struct counts *c)
@@ -100,7 +102,8 @@ uint32_t roster_renew(const struct counts *c)
 	pthread_mutex_lock(&r->lock);
 	if (c->kmod && !roster_is_true(c->file, r))
 		kmod_roster_rebuild(c);
-	while (!c->kmod && !roster_is_true(c->file, r))
+	/* One that stays untrue is not believed. */
+	for (unsigned int i = 0; i < REBUILDS_MAX && !c->kmod && !roster_is_true(c->file, r); i++)
 		rebuild(c->file, r);
 	version = r->version;
 	pthread_mutex_unlock(&r->lock);

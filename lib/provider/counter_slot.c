@@ -232,6 +232,8 @@ static int reserve(struct counts *c)
 		return ret;
 	ret = find_slot(c);
 	if (!ret) {
+		if (!counter_mutex_is_one(&f->facts[c->slot].flush_lock))
+			counter_mutex_init(&f->facts[c->slot].flush_lock);
 		memset(f->page[c->slot].control, 0, sizeof(f->page[c->slot].control));
 		write_facts(c, comm);
 		c->free_lanes = COUNTER_LANE_MASK;

@@ -62,6 +62,7 @@ struct pinion_device_user {
  *
  * -ETIMEDOUT, here and wherever it is named without more: another process has been stopped for 2 s in the few microseconds of a
  * change to the table, which cannot be got past; the sentence says which process it is, and how to let it go on.
+ * -EPROTO in its place: there is no lock there, because something has written over the counter file.
  */
 int pinion_device_find(struct pinion_context *ctx, const char *key, struct pinion_device **out);
 
