@@ -3,6 +3,7 @@
 
 #include "../error.h"
 #include "device.h"
+#include "registry.h"
 #include "select.h"
 
 #include <errno.h>
@@ -11,19 +12,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TABLE_DEVICES 64 /* as many as the table has room for: pinion_device_add() */
+
 /* What one device looks like to a pick, which is also how the selector asks about it. */
 struct choice {
 	struct pinion_runtime runtime; /* first: the selector's handle */
 	struct pinion_device *dev;
 	struct pinion_device_info info;
 	bool refused; /* tried, and another was faster, or it never had so much */
+	enum pinion_reason reason;
+	char seen[256]; /* what the policy saw of it */
 };
 
 struct choices {
 	struct choice *choice;
 	size_t n;
-	char why[SENTENCE_MAX]; /* of each that was refused */
+	char why[SENTENCE_MAX]; /* of each that was refused, as long as they fit */
+	unsigned int more;	/* that do not */
 	int err;		/* of the last that has it not; of the first, where none has any */
+	struct pinion_pick_row *row; /* the caller's, or none */
+	size_t room, rows;
 };
 
 static const char *const policies[] = {
@@ -77,6 +85,50 @@ static int add(struct choices *cs, struct pinion_device *dev)
 	return 0;
 }
 
+/* What became of one device: for the caller, if there is room. */
+static void tell(struct choices *cs, const char *key, int err, enum pinion_reason reason, const char *why)
+{
+	struct pinion_pick_row *row = cs->rows < cs->room ? &cs->row[cs->rows] : NULL;
+
+	cs->rows++;
+	if (!row)
+		return;
+	*row = (struct pinion_pick_row){ .err = err, .reason = reason };
+	snprintf(row->key, sizeof(row->key), "%s", key);
+	snprintf(row->why, sizeof(row->why), "%s", why);
+}
+
+/* The present sentence is why that device will not do. */
+static void note(struct choices *cs, const char *key, int err)
+{
+	char sentence[SENTENCE_MAX];
+	size_t at = strlen(cs->why);
+
+	sentence_get(sentence);
+	tell(cs, key, err, 0, sentence);
+	/* That one has no room, or somebody has it, says more than that another was removed or has nothing to claim. */
+	if (!cs->err || err == -ENOSPC || err == -EBUSY)
+		cs->err = err == -ESTALE ? -ENOENT : err;
+	if (at + strlen("; ") + strlen(sentence) < sizeof(cs->why))
+		stpcpy(stpcpy(cs->why + at, at ? "; " : ""), sentence);
+	else
+		cs->more++;
+}
+
+/* None has given. */
+static int fail_all(const struct choices *cs)
+{
+	if (cs->more)
+		return fail(-cs->err, "of %u more devices none would do; %s", cs->more, cs->why);
+	return fail(-cs->err, "%s", cs->why);
+}
+
+/* Nobody has a device of that key, or the backend that would says why it has none. */
+static bool is_absent(const char *key, int err)
+{
+	return err == -ENOENT || (key && err && registry_why_not(key) == err);
+}
+
 static int gather_named(struct pinion_context *ctx, const struct pinion_want *want, struct choices *cs)
 {
 	struct pinion_device *dev;
@@ -87,10 +139,40 @@ static int gather_named(struct pinion_context *ctx, const struct pinion_want *wa
 			    PINION_SET_MAX);
 	for (size_t i = 0; !ret && i < want->key_count; i++) {
 		ret = pinion_device_find(ctx, want->keys[i], &dev);
+		if (!ret) {
+			ret = add(cs, dev);
+		} else if (is_absent(want->keys[i], ret)) {
+			note(cs, want->keys[i], ret);
+			ret = want->require ? ret : 0;
+		}
+	}
+	if (ret || cs->n)
+		return ret;
+	return cs->err ? fail_all(cs) : fail(ENOENT, "pinion_want.keys names no device; NULL is all that have a queue");
+}
+
+/*
+ * A backend's device is always there, but in the table only once somebody has looked for it. Not where the table is full: one
+ * that nobody counts on at the moment would have to go for that.
+ */
+static int add_built_in(struct pinion_context *ctx, struct choices *cs)
+{
+	const struct backend_device *built_in;
+	struct pinion_device *dev;
+	int ret = 0;
+
+	for (size_t i = 0; !ret && (built_in = registry_at(i)); i++) {
+		bool there = !built_in->desc.caps.slot_capacity;
+
+		for (size_t j = 0; !there && j < cs->n; j++)
+			there = cs->choice[j].dev->backend == built_in;
+		if (there || !pinion_device_at(ctx, TABLE_DEVICES - 1, &dev))
+			continue;
+		ret = pinion_device_find(ctx, built_in->desc.key, &dev);
 		if (!ret)
 			ret = add(cs, dev);
 	}
-	return ret || cs->n ? ret : fail(ENOENT, "pinion_want.keys names no device; NULL is all that have a queue");
+	return ret;
 }
 
 static int gather_all(struct pinion_context *ctx, struct choices *cs)
@@ -102,7 +184,9 @@ static int gather_all(struct pinion_context *ctx, struct choices *cs)
 	while (!(ret = device_next(ctx, &place, &dev)))
 		if (dev->at.has_queue && (ret = add(cs, dev)))
 			return ret;
-	if (ret != -ENOENT)
+	if (ret == -ENOENT)
+		ret = add_built_in(ctx, cs);
+	if (ret)
 		return ret;
 	return cs->n ? 0 : fail(ENOENT, "there is no device with a queue to pick; add one");
 }
@@ -220,33 +304,56 @@ static int set_of(const struct choices *cs, const struct pinion_want *want, stru
 
 /* ---- choosing ------------------------------------------------------------------------------------------------------ */
 
+/* What was seen of each of @set, to its choice. By units of work in flight the selector takes the number of those for a time. */
+static void keep_verdicts(const struct choices *cs, const struct pinion_want *want, const struct pinion_set *set,
+			  const struct pinion_verdict *verdict)
+{
+	for (size_t i = 0; i < pinion_set_size(set); i++) {
+		struct choice *c = &cs->choice[pinion_set_at(set, i)->device.index];
+
+		c->reason = verdict[i].reason;
+		if (want->policy != PINION_POLICY_LEAST_INFLIGHT) {
+			pinion_verdict_describe(&verdict[i], c->seen, sizeof(c->seen));
+			continue;
+		}
+		if (c->reason == PINION_REASON_SLOWER)
+			c->reason = PINION_REASON_LOADED;
+		snprintf(c->seen, sizeof(c->seen), "%s; %llu units in flight or claimed", pinion_reason_name(c->reason),
+			 (unsigned long long)units_of(c));
+	}
+}
+
 /* *@out: the best of those not refused; NULL: none is left. */
 static int choose(const struct choices *cs, struct pinion_selector *selector, const struct pinion_want *want, struct choice **out)
 {
+	size_t index, n = cs->room ? cs->n : 0;
+	struct pinion_verdict *verdict = n ? calloc(n, sizeof(*verdict)) : NULL;
 	struct pinion_set *set;
-	size_t index;
-	int ret = set_of(cs, want, &set);
+	int ret;
 
-	if (ret)
-		return ret;
 	*out = NULL;
-	if (pinion_set_size(set) && !pinion_select(selector, set, &index))
+	if (n && !verdict)
+		return fail(ENOMEM, "no memory to tell of %zu devices", n);
+	ret = set_of(cs, want, &set);
+	if (ret)
+		goto out;
+	if (pinion_set_size(set) && !pinion_select_explain(selector, set, &index, verdict, n)) {
 		*out = &cs->choice[pinion_set_at(set, index)->device.index];
+		if (verdict)
+			keep_verdicts(cs, want, set, verdict);
+	}
 	pinion_set_free(set);
-	return 0;
+out:
+	free(verdict);
+	return ret;
 }
 
-static void note_refusal(struct choices *cs, struct choice *c, int err)
+/* With one claimed on: the others were not asked, and lose to it. */
+static void tell_rest(struct choices *cs)
 {
-	char sentence[SENTENCE_MAX];
-	size_t at = strlen(cs->why);
-
-	sentence_get(sentence);
-	c->refused = true;
-	/* That one has no room, or somebody has it, says more than that another was removed or has nothing to claim. */
-	if (!cs->err || err == -ENOSPC || err == -EBUSY)
-		cs->err = err == -ESTALE ? -ENOENT : err;
-	snprintf(cs->why + at, sizeof(cs->why) - at, "%s%s", at ? "; " : "", sentence);
+	for (size_t i = 0; i < cs->n; i++)
+		if (!cs->choice[i].refused)
+			tell(cs, cs->choice[i].dev->key, 0, cs->choice[i].reason, cs->choice[i].seen);
 }
 
 /* Claims on the best, then on the next best where that is refused: what was seen may not be true any more. */
@@ -261,14 +368,17 @@ static int claim(struct choices *cs, struct pinion_selector *selector, const str
 
 	while (!(ret = choose(cs, selector, want, &c)) && c) {
 		ret = pinion_device_reserve(c->dev, &opts, out);
+		if (!ret)
+			tell_rest(cs);
 		if (ret != -ENOSPC && ret != -EBUSY && ret != -ESTALE && ret != -ENODATA)
 			return ret;
-		note_refusal(cs, c, ret);
+		note(cs, c->dev->key, ret);
+		c->refused = true;
 		look(cs);
 	}
 	if (ret)
 		return ret;
-	return cs->err ? fail(-cs->err, "%s", cs->why) : fail(ENOENT, "every device to pick from was removed meanwhile");
+	return cs->err ? fail_all(cs) : fail(ENOENT, "every device to pick from was removed meanwhile");
 }
 
 static int pick(struct pinion_context *ctx, struct choices *cs, const struct pinion_want *want, struct pinion_reservation **out)
@@ -284,20 +394,31 @@ static int pick(struct pinion_context *ctx, struct choices *cs, const struct pin
 	return ret;
 }
 
-PINION_API int pinion_pick(struct pinion_context *ctx, const struct pinion_want *want, struct pinion_reservation **out)
+PINION_API int pinion_pick_explain(struct pinion_context *ctx, const struct pinion_want *want, struct pinion_pick_row *rows,
+				   size_t room, size_t *n, struct pinion_reservation **out)
 {
 	struct pinion_want own = { .size = sizeof(own) };
-	struct choices cs = { 0 };
+	struct choices cs = { .row = rows, .room = room };
 	int ret = context_check(ctx);
 
 	if (!ret)
 		ret = opts_in(&own, sizeof(own), want, "pinion_want");
 	if (!ret && !pinion_policy_name(own.policy))
 		ret = fail(EINVAL, "pinion_want.policy is %d, not one of enum pinion_policy", own.policy);
+	if (!ret && own.require && !own.keys)
+		ret = fail(EINVAL, "pinion_want.require says that keys must be there, and keys is NULL");
 	if (!ret)
 		ret = own.keys ? gather_named(ctx, &own, &cs) : gather_all(ctx, &cs);
 	if (!ret)
 		ret = pick(ctx, &cs, &own, out);
+	*n = cs.rows;
 	free(cs.choice);
 	return ret;
+}
+
+PINION_API int pinion_pick(struct pinion_context *ctx, const struct pinion_want *want, struct pinion_reservation **out)
+{
+	size_t n;
+
+	return pinion_pick_explain(ctx, want, NULL, 0, &n, out);
 }

@@ -260,9 +260,11 @@ int registry_reserved(const char *name)
 
 int registry_why_not(const char *name)
 {
+	size_t len = strcspn(name, ":");
+
 	pthread_once(&once, ask_all);
 	for (const struct absence *a = absent; a; a = a->next)
-		if (!strcmp(a->name, name))
+		if (!strncmp(a->name, name, len) && !a->name[len])
 			return fail(a->err, "%s", a->why);
 	return registry_reserved(name);
 }

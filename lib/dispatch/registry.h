@@ -12,8 +12,8 @@ const struct backend_device *registry_find(const char *key);
 const struct backend_device *registry_at(size_t i);
 
 /*
- * Why there is no device of that name: it is a backend's that found none, or a reserved one. 0: nothing is known about
- * it; else -errno and its sentence.
+ * Why there is no device of that name: it, or what is before a ':' in it, is a backend's that found none, or it is a reserved
+ * one. 0: nothing is known about it; else -errno and its sentence.
  */
 int registry_why_not(const char *name);
 

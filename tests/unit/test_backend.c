@@ -1201,6 +1201,34 @@ START_TEST(an_absent_backend_says_why)
 }
 END_TEST
 
+/* Row 39: a device whose backend failed is not passed over in silence. */
+START_TEST(a_pick_says_why_a_backend_has_no_device)
+{
+	static const char *const keys[] = { "absent:0", "there" };
+	struct pinion_device_opts opts = { .size = sizeof(opts), .budget = 1 << 20 };
+	struct pinion_want want = { .size = sizeof(want), .bytes = 1, .keys = keys, .key_count = 2 };
+	struct pinion_reservation_info info = { .size = sizeof(info) };
+	struct pinion_reservation *r = NULL;
+	struct pinion_pick_row rows[2];
+	struct pinion_device *dev;
+	size_t n;
+
+	find("cpu");
+	ck_ok(pinion_device_add(ctx, "there", &opts, &dev));
+	ck_ok(pinion_pick_explain(ctx, &want, rows, 2, &n, &r));
+	ck_ok(pinion_reservation_info(r, &info));
+	ck_assert_str_eq(info.key, "there");
+	ck_assert_uint_eq(n, 2);
+	ck_assert_int_eq(rows[0].err, -ENODEV);
+	ck_assert_ptr_nonnull(strstr(rows[0].why, "libabsent.so.1"));
+	pinion_reservation_free(r);
+	want.require = true;
+	ck_assert_int_eq(pinion_pick(ctx, &want, &r), -ENODEV);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "libabsent.so.1"));
+	pinion_close(ctx);
+}
+END_TEST
+
 START_TEST(devices_are_listed_in_the_order_of_the_table)
 {
 	static const char *const keys[] = { "cpu", "hostio", "reference", "card", "bare", "far", "plain", "lean", "near" };
@@ -1293,6 +1321,10 @@ static Suite *backend_suite(void)
 
 	/* The example is held to what every backend is. */
 	setenv("PINION_CONFORM_DEVICES", "card,cpu,plain,far,lean", 0);
+#if SANITIZED
+	/* The large products are test_conform's, and the plain build's: five devices more, each beside the reference, take forty seconds. */
+	setenv("PINION_TEST_SCALE", "99", 0);
+#endif
 	tcase_add_test(c, the_guides_code_is_this_code);
 	tcase_add_test(c, what_the_example_leaves_out_is_refused);
 	tcase_add_test(c, the_examples_signals_are_its_own);
@@ -1319,6 +1351,7 @@ static Suite *backend_suite(void)
 	tcase_add_test(c, devices_share_by_substrate_and_location);
 	tcase_add_test(c, operands_of_another_device_are_refused);
 	tcase_add_test(c, an_absent_backend_says_why);
+	tcase_add_test(c, a_pick_says_why_a_backend_has_no_device);
 	tcase_add_test(c, devices_are_listed_in_the_order_of_the_table);
 	tcase_add_test(c, asking_the_backends_leaves_the_callers_sentence);
 	tcase_add_loop_test(c, a_description_that_cannot_be_true_is_refused, 0, sizeof(spoils) / sizeof(*spoils));

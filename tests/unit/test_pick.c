@@ -159,6 +159,79 @@ START_TEST(a_refusal_names_every_device_and_its_reason)
 }
 END_TEST
 
+static const struct pinion_pick_row *row_of(const struct pinion_pick_row *rows, size_t n, const char *key)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(rows[i].key, key))
+			return &rows[i];
+	ck_abort_msg("no row for %s", key);
+}
+
+/* Row 39. */
+START_TEST(a_device_that_is_not_there_is_passed_over_and_said_or_is_an_error_where_it_is_required)
+{
+	static const char *const some[] = { "pick-none", "pick-b", "pick-lost" };
+	struct pinion_want want = { .size = sizeof(want), .bytes = MIB, .keys = some, .key_count = 3 };
+	struct pinion_reservation *r = NULL;
+	struct pinion_pick_row rows[4];
+	size_t n = 77;
+
+	ck_ok(pinion_pick_explain(ctx, &want, rows, 4, &n, &r));
+	ck_assert_int_eq(where(r), 1);
+	pinion_reservation_free(r);
+	ck_assert_uint_eq(n, 3);
+	ck_assert_str_eq(rows[0].key, "pick-none");
+	ck_assert_str_eq(rows[1].key, "pick-lost");
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(rows[i].err, -ENOENT);
+		ck_assert_msg(strstr(rows[i].why, rows[i].key) != NULL, "%s", rows[i].why);
+	}
+	ck_assert_int_eq(rows[2].reason, PINION_REASON_CHOSEN);
+	ck_assert_int_eq(rows[2].err, 0);
+	r = NULL;
+	want.require = true;
+	ck_assert_int_eq(pinion_pick_explain(ctx, &want, rows, 1, &n, &r), -ENOENT);
+	ck_assert_msg(strstr(pinion_error(), "pick-none") != NULL, "%s", pinion_error());
+	ck_assert_uint_eq(n, 1);
+	ck_assert_int_eq(pinion_pick(ctx, &want, &r), -ENOENT);
+	want.keys = NULL;
+	ck_assert_int_eq(pinion_pick(ctx, &want, &r), -EINVAL);
+	/* None of them is there. */
+	want = (struct pinion_want){ .size = sizeof(want), .bytes = MIB, .keys = some, .key_count = 1 };
+	ck_assert_int_eq(pinion_pick(ctx, &want, &r), -ENOENT);
+	ck_assert_ptr_null(r);
+}
+END_TEST
+
+START_TEST(a_pick_tells_what_became_of_each_device)
+{
+	struct pinion_want want = { .size = sizeof(want), .bytes = 100 * MIB, .policy = _i, .keys = both, .key_count = 2 };
+	struct pinion_reserve_opts most = { .size = sizeof(most), .bytes = 1000 * MIB, .units = 1 };
+	struct pinion_reservation *full, *r;
+	struct pinion_pick_row rows[2];
+	size_t n;
+
+	/* a has the shorter queue and no room. */
+	ck_ok(pinion_device_reserve(a, &most, &full));
+	ck_ok(pinion_pick_explain(ctx, &want, rows, 2, &n, &r));
+	ck_assert_uint_eq(n, 2);
+	ck_assert_int_eq(where(r), 1);
+	ck_assert_int_eq(row_of(rows, 2, "pick-b")->reason, PINION_REASON_CHOSEN);
+	ck_assert_int_eq(row_of(rows, 2, "pick-a")->reason,
+			 _i == PINION_POLICY_LEAST_INFLIGHT ? PINION_REASON_LOADED : PINION_REASON_NO_FIT);
+	pinion_reservation_free(r);
+	/* Fewer rows than devices, and a failure. */
+	memset(rows, 0, sizeof(rows));
+	want.bytes = 5000 * MIB;
+	ck_assert_int_eq(pinion_pick_explain(ctx, &want, rows, 1, &n, &r), -ENOSPC);
+	ck_assert_uint_eq(n, 2);
+	ck_assert_int_eq(rows[0].err, -ENOSPC);
+	ck_assert_msg(strstr(rows[0].why, rows[0].key) != NULL, "%s", rows[0].why);
+	ck_assert_str_eq(rows[1].key, "");
+	pinion_reservation_free(full);
+}
+END_TEST
+
 /* A pick, a selection by the devices' own signals and would_fit are of one mind about memory. */
 START_TEST(what_fits_is_the_same_for_would_fit_select_and_pick)
 {
@@ -276,6 +349,42 @@ START_TEST(policies_have_names)
 }
 END_TEST
 
+START_TEST(what_is_always_there_is_picked_from_where_nobody_looked_for_it_before)
+{
+	struct pinion_device_opts opts = { .size = sizeof(opts), .capacity = 1 };
+	struct pinion_want want = { .size = sizeof(want), .units = 1 };
+	struct pinion_reservation_info info = { .size = sizeof(info) };
+	struct pinion_open_opts fresh = { .size = sizeof(fresh) };
+	struct pinion_reservation *r = NULL;
+	struct pinion_context *own;
+	struct pinion_device *dev;
+	char dir[512], key[16];
+
+	snprintf(dir, sizeof(dir), "%s/fresh", test_tmp());
+	fresh.dir = dir;
+	fresh.ground = "memfd";
+	ck_ok(pinion_open(&fresh, &own));
+	ck_ok(pinion_pick(own, &want, &r));
+	ck_ok(pinion_reservation_info(r, &info));
+	ck_assert_str_eq(info.key, "hostio");
+	pinion_reservation_free(r);
+	/* In a full table nothing gives way to it. */
+	ck_ok(pinion_device_find(own, "hostio", &dev));
+	ck_ok(pinion_device_remove(dev));
+	for (int i = 0; i < 64; i++) {
+		snprintf(key, sizeof(key), "d%d", i);
+		ck_ok(pinion_device_add(own, key, &opts, &dev));
+	}
+	ck_ok(pinion_pick(own, &want, &r));
+	pinion_reservation_free(r);
+	for (int i = 0; i < 64; i++) {
+		snprintf(key, sizeof(key), "d%d", i);
+		ck_ok(pinion_device_find(own, key, &dev));
+	}
+	pinion_close(own);
+}
+END_TEST
+
 static Suite *pick_suite(void)
 {
 	Suite *s = suite_create("pick");
@@ -288,10 +397,13 @@ static Suite *pick_suite(void)
 	tcase_add_test(tc, units_that_are_claimed_count_like_units_in_flight);
 	tcase_add_test(tc, where_it_does_not_fit_comes_before_where_the_queue_is_long);
 	tcase_add_test(tc, a_refusal_names_every_device_and_its_reason);
+	tcase_add_test(tc, a_device_that_is_not_there_is_passed_over_and_said_or_is_an_error_where_it_is_required);
+	tcase_add_loop_test(tc, a_pick_tells_what_became_of_each_device, 0, 3);
 	tcase_add_test(tc, what_fits_is_the_same_for_would_fit_select_and_pick);
 	tcase_add_test(tc, contexts_that_pick_once_do_not_all_begin_with_the_first);
 	tcase_add_test(tc, exclusive_picks_never_collide);
 	tcase_add_test(tc, policies_have_names);
+	tcase_add_test(tc, what_is_always_there_is_picked_from_where_nobody_looked_for_it_before);
 	suite_add_tcase(s, tc);
 	return s;
 }
