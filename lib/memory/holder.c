@@ -2,6 +2,8 @@
 /* holder: serves a buffer under a name from a thread of its own, from before it is filled until it is told to go. */
 #include "holder.h"
 
+#include "../advice.h"
+
 #include "../deadline.h"
 #include "buffer.h"
 #include "name.h"
@@ -20,7 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CONNECTIONS_MAX 4096
+#define ATTACHED_MAX 4096 /* processes that are served, or wait to be */
+#define ASKING_MAX   64	  /* connections beside those, of who asks about the name or removes it */
 
 /* One client. The thread's own, no lock. */
 struct connection {
@@ -96,7 +99,7 @@ static void take(struct pinion_holder *h)
 		return;
 	}
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) || (cred.uid != geteuid() && cred.uid != 0) ||
-	    h->conns == CONNECTIONS_MAX)
+	    h->conns == ATTACHED_MAX + ASKING_MAX)
 		goto refuse;
 	conn = realloc(h->conn, (h->conns + 1) * sizeof(*conn));
 	if (!conn)
@@ -136,19 +139,35 @@ static int answer_attached(struct pinion_holder *h, struct connection *conn)
 	return 0;
 }
 
+static bool is_full(const struct pinion_holder *h)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < h->conns; i++)
+		n += h->conn[i].attached || h->conn[i].waits;
+	return n >= ATTACHED_MAX;
+}
+
 static int attach(struct pinion_holder *h, struct connection *conn, bool wait)
 {
 	char sentence[SENTENCE_MAX];
 	int ret = 0;
 
 	pthread_mutex_lock(&h->lock);
-	if (h->published) {
+	if (is_full(h)) {
+		fail(EAGAIN, "'%s' serves %d processes, as many as a holder does; ask again when one of them has gone", h->name,
+		     ATTACHED_MAX);
+		sentence_get(sentence);
+		ret = answer_error(conn, EAGAIN, sentence);
+	} else if (h->published) {
 		ret = answer_attached(h, conn);
 	} else if (wait) {
 		conn->waits = true;
 	} else {
-		snprintf(sentence, sizeof(sentence), "'%s' is still being loaded by process %d, %llu of %llu bytes; wait for it with a deadline",
-			 h->name, h->record.pid, (unsigned long long)h->info.done, (unsigned long long)h->info.total);
+		fail_advise(EBUSY, PINION_ADVICE_NAME_LOADING, NULL,
+			    "'%s' is still being loaded by process %d, %llu of %llu bytes", h->name, h->record.pid,
+			    (unsigned long long)h->info.done, (unsigned long long)h->info.total);
+		sentence_get(sentence);
 		ret = answer_error(conn, EBUSY, sentence);
 	}
 	pthread_mutex_unlock(&h->lock);
@@ -228,11 +247,16 @@ static int remove_name(struct pinion_holder *h, struct connection *conn)
 
 	if (n) {
 		name_attached(h, who, sizeof(who));
-		snprintf(sentence, sizeof(sentence), "'%s' is attached by %u: %s; end them first", h->name, n, who);
+		fail_advise(EBUSY, PINION_ADVICE_NAME_USED, h->name, "'%s' is attached by %u: %s", h->name, n, who);
+		sentence_get(sentence);
 		return answer_error(conn, EBUSY, sentence);
 	}
 	/* Free before the answer, so that the one who asked can take it at once. */
-	name_release(h->ctx, h->name, &h->record);
+	n = -name_release(h->ctx, h->name, &h->record);
+	if (n) {
+		sentence_get(sentence);
+		return answer_error(conn, n, sentence);
+	}
 	answer_error(conn, 0, "");
 	pthread_mutex_lock(&h->lock);
 	end_wait(h);
@@ -240,6 +264,14 @@ static int remove_name(struct pinion_holder *h, struct connection *conn)
 	pthread_mutex_unlock(&h->lock);
 	/* Whoever asked waits for the memory to go, which the end of the connection says. */
 	return stays ? -ECANCELED : 0;
+}
+
+/* Who gave up waiting for the answer was told that nothing came of it. */
+static bool has_gone(const struct connection *conn)
+{
+	struct pollfd p = { .fd = conn->fd, .events = POLLRDHUP };
+
+	return poll(&p, 1, 0) > 0;
 }
 
 /* What a client says; an error ends the connection. */
@@ -259,7 +291,7 @@ static int hear(struct pinion_holder *h, struct connection *conn)
 	case NAME_SHOW:
 		return show(h, conn);
 	case NAME_REMOVE:
-		return remove_name(h, conn);
+		return has_gone(conn) ? -EPIPE : remove_name(h, conn);
 	case NAME_LOCKED:
 		conn->locked = conn->attached;
 		return 0;
@@ -353,7 +385,7 @@ static int start_thread(struct pinion_holder *h)
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = pthread_create(&h->thread, NULL, serve, h);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return err ? fail_errno(err, "starting a holder's thread") : 0;
+	return err ? fail_thread(err, "starting a holder's thread") : 0;
 }
 
 static void init_holder(struct pinion_holder *h, struct pinion_context *ctx, const char *name, const char *path)
@@ -409,8 +441,11 @@ PINION_API int pinion_holder_open(struct pinion_context *ctx, const char *name, 
 	return 0;
 
 err_name:
-	name_release(ctx, name, &h->record);
+	/* Closed first: to give a name back takes two descriptors for a moment, and this process may have no other. */
 	close(h->listen_fd);
+	close(h->wake_fd);
+	name_release(ctx, name, &h->record);
+	goto err_free;
 err_wake:
 	close(h->wake_fd);
 err_free:
@@ -500,6 +535,8 @@ PINION_API void pinion_holder_stop(struct pinion_holder *h)
 
 PINION_API void pinion_holder_free(struct pinion_holder *h)
 {
+	bool released;
+
 	if (!h)
 		return;
 	if (!process_is_maker(&h->ctx->mark)) {
@@ -509,7 +546,8 @@ PINION_API void pinion_holder_free(struct pinion_holder *h)
 		free(h);
 		return;
 	}
-	name_release(h->ctx, h->name, &h->record);
+	/* Free before those who wait hear of it. */
+	released = !name_release(h->ctx, h->name, &h->record);
 	pthread_mutex_lock(&h->lock);
 	h->stop = true;
 	pthread_mutex_unlock(&h->lock);
@@ -520,6 +558,9 @@ PINION_API void pinion_holder_free(struct pinion_holder *h)
 	for (unsigned int i = 0; i < 2; i++)
 		if (h->fds[i] >= 0)
 			close(h->fds[i]);
+	/* For want of descriptors: now there are some. */
+	if (!released)
+		name_release(h->ctx, h->name, &h->record);
 	pthread_cond_destroy(&h->removed_cond);
 	pthread_mutex_destroy(&h->lock);
 	free(h);

@@ -22,6 +22,8 @@
 #define FILE_MAX (PINION_NAME_MAX + 16)
 /* How often a waiting client looks whether the holder lives; its death closes the connection at once in most cases. */
 #define LOOK_MS 100
+/* The largest error number that a system call has. */
+#define ERRNO_MAX 4095
 
 int name_check(const char *name)
 {
@@ -44,19 +46,23 @@ static void file_name(char out[FILE_MAX], const char *name, const char *suffix)
 
 /* ---- records ------------------------------------------------------------------------------------------------------- */
 
-static bool read_record(struct pinion_context *ctx, const char *name, struct name_record *record)
+/* 0; -ENOENT there is none, or what has its name is none; what keeps this process from looking, with a sentence. */
+static int read_record(struct pinion_context *ctx, const char *name, struct name_record *record)
 {
 	char file[FILE_MAX];
-	ssize_t n;
-	int fd;
+	ssize_t n = -1;
+	int fd, err;
 
 	file_name(file, name, ".name");
 	fd = openat(ctx->dir.fd, file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return false;
-	n = read(fd, record, sizeof(*record));
-	close(fd);
-	return n == sizeof(*record) && record->magic == NAME_MAGIC;
+	if (fd >= 0)
+		n = read(fd, record, sizeof(*record));
+	err = errno;
+	if (fd >= 0)
+		close(fd);
+	if (n < 0 && (err == EMFILE || err == ENFILE || err == ENOMEM || err == EIO))
+		return fail_errno(err, "reading who holds '%s' in %s", name, ctx->dir.path);
+	return n == sizeof(*record) && record->magic == NAME_MAGIC ? 0 : -ENOENT;
 }
 
 static bool record_alive(struct pinion_context *ctx, const struct name_record *record)
@@ -93,10 +99,10 @@ static int write_record(struct pinion_context *ctx, const char *name, const stru
 	return fail_errno(err, "writing the record of '%s' in %s", name, ctx->dir.path);
 }
 
-/* Under the lock. */
-static void remove_files(struct pinion_context *ctx, const char *name)
+static const char *const suffix[] = { ".name", ".sock", ".new" };
+
+void name_remove_files(struct pinion_context *ctx, const char *name)
 {
-	static const char *const suffix[] = { ".name", ".sock", ".new" };
 	char file[FILE_MAX];
 
 	for (unsigned int i = 0; i < 3; i++) {
@@ -109,13 +115,45 @@ static void remove_files(struct pinion_context *ctx, const char *name)
 static void remove_dead(struct pinion_context *ctx, const char *name)
 {
 	struct name_record record;
-	int lock;
+	int lock, ret;
 
 	if (rundir_lock(&ctx->dir, &lock))
 		return;
-	if (!read_record(ctx, name, &record) || !record_alive(ctx, &record))
-		remove_files(ctx, name);
+	ret = read_record(ctx, name, &record);
+	if (ret == -ENOENT || (!ret && !record_alive(ctx, &record)))
+		name_remove_files(ctx, name);
 	rundir_unlock(lock);
+}
+
+int name_state(struct pinion_context *ctx, const char *name, enum name_state *state, int32_t *pid)
+{
+	struct name_record record;
+	int ret = read_record(ctx, name, &record);
+
+	*state = NAME_STATE_NONE;
+	if (ret)
+		return ret == -ENOENT ? 0 : ret;
+	*pid = record.pid;
+	*state = record_alive(ctx, &record) ? NAME_STATE_HELD : NAME_STATE_DEAD;
+	return 0;
+}
+
+/* The name that @file of the runtime directory belongs to, and whether it is its record; false: it is no file of a name. */
+static bool name_of_file(const char *file, char name[PINION_NAME_MAX + 1], bool *is_record)
+{
+	const char *dot = strrchr(file, '.');
+	size_t len = dot ? dot - file : 0;
+
+	if (!len || len > PINION_NAME_MAX)
+		return false;
+	memcpy(name, file, len);
+	name[len] = 0;
+	for (unsigned int i = 0; i < 3; i++)
+		if (!strcmp(dot, suffix[i])) {
+			*is_record = i == 0;
+			return name_check(name) == 0;
+		}
+	return false;
 }
 
 /* ---- sockets ------------------------------------------------------------------------------------------------------- */
@@ -129,10 +167,16 @@ static socklen_t address(struct pinion_context *ctx, const char *name, struct so
 	return sizeof(*addr);
 }
 
+/* Nothing on it waits longer than LOOK_MS in one call. */
 static int open_socket(int *sock)
 {
+	const struct timeval look = { .tv_usec = LOOK_MS * 1000 };
+
 	*sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	return *sock < 0 ? fail_errno(errno, "making a socket") : 0;
+	if (*sock < 0)
+		return fail_errno(errno, "making a socket");
+	setsockopt(*sock, SOL_SOCKET, SO_SNDTIMEO, &look, sizeof(look));
+	return 0;
 }
 
 static int listen_at(struct pinion_context *ctx, const char *name, int *sock)
@@ -157,49 +201,82 @@ int name_take(struct pinion_context *ctx, const char *name, const struct name_re
 
 	if (ret)
 		return ret;
-	if (read_record(ctx, name, &old) && record_alive(ctx, &old)) {
-		ret = fail(EEXIST, "'%s' is held by process %d; 'pinion rm %s' frees it", name, old.pid, name);
+	ret = read_record(ctx, name, &old);
+	if (ret && ret != -ENOENT)
+		goto out;
+	if (!ret && record_alive(ctx, &old)) {
+		ret = fail_advise(EEXIST, PINION_ADVICE_NAME_HELD, name, "'%s' is held by process %d", name, old.pid);
 		goto out;
 	}
-	remove_files(ctx, name);
+	name_remove_files(ctx, name);
 	ret = listen_at(ctx, name, sock);
-	if (ret)
-		goto out;
-	ret = write_record(ctx, name, record);
-	if (ret) {
-		remove_files(ctx, name);
-		close(*sock);
+	if (!ret) {
+		ret = write_record(ctx, name, record);
+		if (ret)
+			close(*sock);
 	}
+	if (ret)
+		name_remove_files(ctx, name);
 out:
 	rundir_unlock(lock);
 	return ret;
 }
 
-void name_release(struct pinion_context *ctx, const char *name, const struct name_record *record)
+int name_release(struct pinion_context *ctx, const char *name, const struct name_record *record)
 {
 	struct name_record now;
-	int lock;
+	int lock, ret = rundir_lock(&ctx->dir, &lock);
 
-	if (rundir_lock(&ctx->dir, &lock))
-		return;
-	if (read_record(ctx, name, &now) && same_record(&now, record))
-		remove_files(ctx, name);
+	if (ret)
+		return ret;
+	ret = read_record(ctx, name, &now);
+	if (!ret && same_record(&now, record))
+		name_remove_files(ctx, name);
 	rundir_unlock(lock);
+	return ret == -ENOENT ? 0 : ret;
 }
 
 static int no_such(struct pinion_context *ctx, const char *name)
 {
-	return fail(ENOENT, "nobody holds '%s' in %s; 'pinion ls' lists what is there", name, ctx->dir.path);
+	return fail_advise(ENOENT, PINION_ADVICE_NAME_UNKNOWN, name, "nobody holds '%s' in %s", name, ctx->dir.path);
 }
 
-int name_connect(struct pinion_context *ctx, const char *name, struct name_record *record, int *sock)
+static int fail_silent(const struct name_record *record)
+{
+	char who[16];
+
+	snprintf(who, sizeof(who), "%d", record->pid);
+	return fail_advise(ETIMEDOUT, PINION_ADVICE_NAME_SILENT, who, "the holder, process %d, did not answer in time",
+			   record->pid);
+}
+
+/*
+ * 0 or -errno of connect(); -ETIMEDOUT, with a sentence. Who is stopped takes nobody in, and those who gave up stay in the queue
+ * before its socket: once that is full connect() waits.
+ */
+static int connect_until(struct pinion_context *ctx, const char *name, const struct name_record *record, int sock,
+			 int64_t deadline_ns)
 {
 	struct sockaddr_un addr;
-	socklen_t len;
-	int ret;
+	socklen_t len = address(ctx, name, &addr);
 
-	if (!read_record(ctx, name, record))
-		return no_such(ctx, name);
+	while (connect(sock, (struct sockaddr *)&addr, len)) {
+		if (errno != EAGAIN && errno != EINTR)
+			return -errno;
+		if (!record_alive(ctx, record))
+			return -ECONNREFUSED;
+		if (pinion_deadline_in(0) >= deadline_ns)
+			return fail_silent(record);
+	}
+	return 0;
+}
+
+int name_connect(struct pinion_context *ctx, const char *name, int64_t deadline_ns, struct name_record *record, int *sock)
+{
+	int ret = read_record(ctx, name, record);
+
+	if (ret)
+		return ret == -ENOENT ? no_such(ctx, name) : ret;
 	if (!record_alive(ctx, record)) {
 		remove_dead(ctx, name);
 		return no_such(ctx, name);
@@ -207,12 +284,14 @@ int name_connect(struct pinion_context *ctx, const char *name, struct name_recor
 	ret = open_socket(sock);
 	if (ret)
 		return ret;
-	len = address(ctx, name, &addr);
-	if (connect(*sock, (struct sockaddr *)&addr, len)) {
-		/* The holder went between the record and here. */
-		ret = errno == ENOENT || errno == ECONNREFUSED ? no_such(ctx, name) : fail_errno(errno, "connecting to '%s'", name);
+	ret = connect_until(ctx, name, record, *sock, deadline_ns);
+	/* The holder went between the record and here. */
+	if (ret == -ENOENT || ret == -ECONNREFUSED)
+		ret = no_such(ctx, name);
+	else if (ret && ret != -ETIMEDOUT)
+		ret = fail_errno(-ret, "connecting to '%s'", name);
+	if (ret)
 		close(*sock);
-	}
 	return ret;
 }
 
@@ -230,33 +309,67 @@ int name_await(struct pinion_context *ctx, const struct name_record *record, int
 		if (!record_alive(ctx, record))
 			return fail(EPIPE, "the holder, process %d, died", record->pid);
 		if (pinion_deadline_in(0) >= deadline_ns)
-			return fail(ETIMEDOUT, "the holder, process %d, did not answer in time", record->pid);
+			return fail_silent(record);
 	}
 }
 
-/* Sends the request and waits for the answer, which has at least one descriptor. */
-static int ask_for_it(struct pinion_context *ctx, const char *name, int64_t deadline_ns, int sock, const struct name_record *record,
-		      struct name_answer *answer, int fds[2], unsigned int *nfds)
+/*
+ * Who ended a connection without an answer may have died, which can show a moment after the end of its files, or have given
+ * the name back. One that does neither lacks what it takes to answer.
+ */
+static bool still_holds(struct pinion_context *ctx, const char *name, const struct name_record *record)
 {
-	struct name_request req = { .magic = NAME_MAGIC, .op = NAME_ATTACH, .wait = deadline_ns != 0 };
+	struct name_record now;
+
+	for (int i = 0; i < 10; i++) {
+		int ret = read_record(ctx, name, &now);
+
+		if (ret == -ENOENT || (!ret && !same_record(&now, record)) || !record_alive(ctx, record))
+			return false;
+		usleep(10000);
+	}
+	return true;
+}
+
+static int no_answer(const char *name, const struct name_record *record)
+{
+	return fail(EAGAIN, "the holder of '%s', process %d, gave no answer: it serves as many processes as it can, or is short of memory; ask again",
+		    name, record->pid);
+}
+
+/* Whether the answer is an error number with its sentence. Anyone may have written it. */
+static bool is_refusal(struct name_answer *answer)
+{
+	answer->sentence[sizeof(answer->sentence) - 1] = 0;
+	return answer->err < 0 && answer->err >= -ERRNO_MAX && *answer->sentence;
+}
+
+/* Sends the request and waits for the answer, which has at least one descriptor; @wait: until there is something to give. */
+static int ask_for_it(struct pinion_context *ctx, const char *name, bool wait, int64_t deadline_ns, int sock,
+		      const struct name_record *record, struct name_answer *answer, int fds[2], unsigned int *nfds)
+{
+	struct name_request req = { .magic = NAME_MAGIC, .op = NAME_ATTACH, .wait = wait };
 	ssize_t n;
 	int ret = share_send(sock, &req, sizeof(req), NULL, 0);
 
 	if (!ret)
-		ret = name_await(ctx, record, sock, deadline_ns ? deadline_ns : pinion_deadline_in(NAME_SILENT_NS));
+		ret = name_await(ctx, record, sock, deadline_ns);
 	else
-		ret = fail(EPIPE, "the holder of '%s', process %d, died", name, record->pid);
+		ret = still_holds(ctx, name, record) ? no_answer(name, record) :
+						       fail(EPIPE, "the holder of '%s', process %d, died", name, record->pid);
 	if (ret)
 		return ret;
 	n = share_recv(sock, answer, sizeof(*answer), fds, 2, nfds);
 	if (n == -EMFILE)
-		return fail(EMFILE, "'%s' comes in descriptors, and this process may have no more (ulimit -n)", name);
+		return fail_advise(EMFILE, PINION_ADVICE_OPEN_FILES, NULL,
+				   "'%s' comes in descriptors, and this process may have no more", name);
+	if ((n == 0 || n == -ECONNRESET) && still_holds(ctx, name, record))
+		return no_answer(name, record);
 	if (n == 0 || n == -ECONNRESET)
 		return fail(EPIPE, "the holder of '%s', process %d, died before the data was whole", name, record->pid);
 	if (n < 0)
 		return fail_errno(-n, "the answer of the holder of '%s'", name);
-	answer->sentence[sizeof(answer->sentence) - 1] = 0;
-	if (n == sizeof(*answer) && answer->magic == NAME_MAGIC && answer->err < 0 && !*nfds)
+	if (n == sizeof(*answer) && answer->magic == NAME_MAGIC && !*nfds && is_refusal(answer))
 		return fail(-answer->err, "%s", answer->sentence);
 	if (n == sizeof(*answer) && answer->magic == NAME_MAGIC && !answer->err && *nfds)
 		return 0;
@@ -267,14 +380,15 @@ static int ask_for_it(struct pinion_context *ctx, const char *name, int64_t dead
 int name_attach(struct pinion_context *ctx, const char *name, int64_t deadline_ns, struct name_answer *answer, int fds[2],
 		unsigned int *nfds, int *sock)
 {
+	int64_t until = deadline_ns ? deadline_ns : pinion_deadline_in(NAME_SILENT_NS);
 	struct name_record record;
 	int ret = name_check(name);
 
 	if (!ret)
-		ret = name_connect(ctx, name, &record, sock);
+		ret = name_connect(ctx, name, until, &record, sock);
 	if (ret)
 		return ret;
-	ret = ask_for_it(ctx, name, deadline_ns, *sock, &record, answer, fds, nfds);
+	ret = ask_for_it(ctx, name, deadline_ns != 0, until, *sock, &record, answer, fds, nfds);
 	if (ret)
 		close(*sock);
 	return ret;
@@ -289,19 +403,25 @@ static ssize_t ask(struct pinion_context *ctx, const char *name, enum name_op op
 	struct name_request req = { .magic = NAME_MAGIC, .op = op };
 	struct name_record record;
 	unsigned int nfds;
+	bool said = false;
 	ssize_t n;
 	int sock, ret = name_check(name);
 
 	if (!ret)
-		ret = name_connect(ctx, name, &record, &sock);
+		ret = name_connect(ctx, name, deadline_ns, &record, &sock);
 	if (ret)
 		return ret;
-	ret = share_send(sock, &req, sizeof(req), NULL, 0);
-	if (!ret)
-		ret = name_await(ctx, &record, sock, deadline_ns);
-	n = ret ? ret : share_recv(sock, answer, room, NULL, 0, &nfds);
+	n = share_send(sock, &req, sizeof(req), NULL, 0);
+	if (!n) {
+		n = name_await(ctx, &record, sock, deadline_ns);
+		said = n < 0;
+	}
+	if (!n)
+		n = share_recv(sock, answer, room, NULL, 0, &nfds);
 	if (n == 0 || n == -EPIPE || n == -ECONNRESET)
-		n = no_such(ctx, name);
+		n = still_holds(ctx, name, &record) ? no_answer(name, &record) : no_such(ctx, name);
+	else if (n < 0 && !said)
+		n = fail_errno(-n, "asking the holder of '%s'", name);
 	if (kept_sock && n > 0)
 		*kept_sock = sock;
 	else
@@ -329,7 +449,7 @@ static int check_show(const char *name, struct name_show *show, ssize_t n)
 	return 0;
 }
 
-/* A holder that is stopped still holds its name. */
+/* A holder that is stopped, or too short of memory to answer, still holds its name. */
 static void describe_silent(struct pinion_context *ctx, const char *name, struct pinion_name_info *info)
 {
 	struct name_record record = { 0 };
@@ -337,7 +457,7 @@ static void describe_silent(struct pinion_context *ctx, const char *name, struct
 	memset(info, 0, sizeof(*info));
 	snprintf(info->name, sizeof(info->name), "%s", name);
 	snprintf(info->state, sizeof(info->state), "not answering");
-	if (read_record(ctx, name, &record))
+	if (!read_record(ctx, name, &record))
 		info->pid = record.pid;
 }
 
@@ -355,7 +475,7 @@ static int show_until(struct pinion_context *ctx, const char *name, int64_t dead
 	if (!show)
 		return fail(ENOMEM, "no memory for an answer");
 	got = ask(ctx, name, NAME_SHOW, deadline_ns, show, room, NULL);
-	if (got == -ETIMEDOUT)
+	if (got == -ETIMEDOUT || got == -EAGAIN)
 		describe_silent(ctx, name, &show->info);
 	else
 		ret = got < 0 ? (int)got : check_show(name, show, got);
@@ -375,48 +495,68 @@ PINION_API int pinion_name_show(struct pinion_context *ctx, const char *name, st
 	return show_until(ctx, name, pinion_deadline_in(NAME_SILENT_NS), info, rows, cap, n);
 }
 
-/* The name that @file is the record of; false when it is none. */
-static bool name_of(const char *file, char name[PINION_NAME_MAX + 1])
-{
-	size_t len = strlen(file);
-
-	if (len <= 5 || len - 5 > PINION_NAME_MAX || strcmp(file + len - 5, ".name"))
-		return false;
-	memcpy(name, file, len - 5);
-	name[len - 5] = 0;
-	return name_check(name) == 0;
-}
-
 static int by_text(const struct dirent **a, const struct dirent **b)
 {
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-PINION_API int pinion_name_list(struct pinion_context *ctx, int (*fn)(void *arg, const struct pinion_name_info *info), void *arg)
+int name_each_file(struct pinion_context *ctx, name_file_fn fn, void *arg)
 {
-	/* One for all: of many that are stopped only the first is waited for so long. */
-	int64_t deadline_ns = pinion_deadline_in(NAME_SILENT_NS);
+	char name[PINION_NAME_MAX + 1];
 	struct dirent **entry;
-	int n, ret = context_check(ctx);
+	bool is_record;
+	int n, ret = 0;
 
-	if (ret)
-		return ret;
 	n = scandirat(ctx->dir.fd, ".", &entry, NULL, by_text);
 	if (n < 0)
 		return fail_errno(errno, "listing %s", ctx->dir.path);
 	for (int i = 0; i < n; i++) {
-		struct pinion_name_info info = { .size = sizeof(info) };
-		char name[PINION_NAME_MAX + 1];
-
-		if (!ret && name_of(entry[i]->d_name, name)) {
-			ret = show_until(ctx, name, deadline_ns, &info, NULL, 0, NULL);
-			/* Gone meanwhile, or dead and removed now. */
-			ret = ret == -ENOENT ? 0 : ret ? ret : fn(arg, &info);
-		}
+		if (!ret && name_of_file(entry[i]->d_name, name, &is_record))
+			ret = fn(arg, entry[i]->d_name, name, is_record);
 		free(entry[i]);
 	}
 	free(entry);
 	return ret;
+}
+
+struct listing {
+	struct pinion_context *ctx;
+	bool remove;
+	int64_t deadline_ns;
+	int (*fn)(void *arg, const struct pinion_name_info *info);
+	void *arg;
+};
+
+static int list_file(void *arg, const char *file, const char *name, bool is_record)
+{
+	struct pinion_name_info info = { .size = sizeof(info) };
+	enum name_state state = NAME_STATE_HELD;
+	const struct listing *l = arg;
+	int32_t pid;
+	int ret = 0;
+
+	(void)file;
+	if (is_record && !l->remove)
+		ret = name_state(l->ctx, name, &state, &pid);
+	if (ret || !is_record || state != NAME_STATE_HELD)
+		return ret;
+	ret = show_until(l->ctx, name, l->deadline_ns, &info, NULL, 0, NULL);
+	/* Gone meanwhile, or dead and removed now. */
+	return ret == -ENOENT ? 0 : ret ? ret : l->fn(l->arg, &info);
+}
+
+int name_each(struct pinion_context *ctx, bool remove, int (*fn)(void *arg, const struct pinion_name_info *info), void *arg)
+{
+	/* One deadline for all: of many that are stopped only the first is waited for so long. */
+	struct listing l = { ctx, remove, pinion_deadline_in(NAME_SILENT_NS), fn, arg };
+	int ret = context_check(ctx);
+
+	return ret ? ret : name_each_file(ctx, list_file, &l);
+}
+
+PINION_API int pinion_name_list(struct pinion_context *ctx, int (*fn)(void *arg, const struct pinion_name_info *info), void *arg)
+{
+	return name_each(ctx, true, fn, arg);
 }
 
 PINION_API int pinion_name_remove(struct pinion_context *ctx, const char *name)
@@ -431,14 +571,11 @@ PINION_API int pinion_name_remove(struct pinion_context *ctx, const char *name)
 	n = ask(ctx, name, NAME_REMOVE, pinion_deadline_in(NAME_SILENT_NS), &answer, sizeof(answer), &sock);
 	if (n < 0)
 		return n;
-	if (n != sizeof(answer) || answer.magic != NAME_MAGIC) {
+	if (n != sizeof(answer) || answer.magic != NAME_MAGIC || answer.err) {
+		bool refused = n == sizeof(answer) && answer.magic == NAME_MAGIC && is_refusal(&answer);
+
 		close(sock);
-		return bad_answer(name, n);
-	}
-	answer.sentence[sizeof(answer.sentence) - 1] = 0;
-	if (answer.err) {
-		close(sock);
-		return fail(-answer.err, "%s", answer.sentence);
+		return refused ? fail(-answer.err, "%s", answer.sentence) : bad_answer(name, n);
 	}
 	/* The name is free now; the holder's end of the connection closes when it lets go of the memory. */
 	gone = (struct pollfd){ .fd = sock, .events = POLLIN };

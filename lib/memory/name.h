@@ -62,14 +62,35 @@ struct name_record {
 
 int name_check(const char *name);
 
+enum name_state {
+	NAME_STATE_NONE, /* there is no record */
+	NAME_STATE_HELD,
+	NAME_STATE_DEAD, /* there is one of a dead holder */
+};
+
+/* What the record says, and its holder's pid in *@pid; an error when it cannot be looked at. */
+int name_state(struct pinion_context *ctx, const char *name, enum name_state *state, int32_t *pid);
+
+/* A file of the runtime directory, the name that it belongs to, and whether it is its record. Other than 0 ends the walk. */
+typedef int (*name_file_fn)(void *arg, const char *file, const char *name, bool is_record);
+
+/* Calls @fn for each file of a name, in the order of their bytes, and returns what it returned. -errno of listing them. */
+int name_each_file(struct pinion_context *ctx, name_file_fn fn, void *arg);
+
+/* pinion_name_list(), which removes what dead holders left, or (@remove false) leaves it where it is. */
+int name_each(struct pinion_context *ctx, bool remove, int (*fn)(void *arg, const struct pinion_name_info *info), void *arg);
+
+/* Under rundir_lock(): removes every file of @name. */
+void name_remove_files(struct pinion_context *ctx, const char *name);
+
 /* Under rundir_lock(): makes @record the name's, with a listening socket in *@sock. -EEXIST a living one has it. */
 int name_take(struct pinion_context *ctx, const char *name, const struct name_record *record, int *sock);
 
-/* Gives the name up when it is still @record's. Takes the lock. */
-void name_release(struct pinion_context *ctx, const char *name, const struct name_record *record);
+/* Gives the name up when it is still @record's. Takes the lock, and two descriptors for a moment; an error leaves the name. */
+int name_release(struct pinion_context *ctx, const char *name, const struct name_record *record);
 
-/* A connection to the living holder of @name. -ENOENT; what a dead one left is removed. */
-int name_connect(struct pinion_context *ctx, const char *name, struct name_record *record, int *sock);
+/* A connection to the living holder of @name. -ENOENT; what a dead one left is removed. -ETIMEDOUT it takes nobody in. */
+int name_connect(struct pinion_context *ctx, const char *name, int64_t deadline_ns, struct name_record *record, int *sock);
 
 /* Waits until @sock has something to read: 0; -EPIPE the holder died; -ETIMEDOUT. */
 int name_await(struct pinion_context *ctx, const struct name_record *record, int sock, int64_t deadline_ns);

@@ -7,6 +7,7 @@
 #include "buffer.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,6 +15,13 @@
 
 #define SHARE_FDS 4
 #define SHARE_MAGIC 0x31465542u /* "BUF1" */
+
+#ifndef SCM_PIDFD
+#define SCM_PIDFD 0x04 /* Linux 6.5 */
+#endif
+
+/* For what a program has its socket say beside: who sent (SO_PASSCRED, SO_PASSPIDFD, SO_PASSSEC), and when. */
+#define ELSE_BYTES 512
 
 /* What travels with a buffer's descriptor. */
 struct share_buffer {
@@ -26,7 +34,7 @@ struct share_buffer {
 
 union share_control {
 	struct cmsghdr align;
-	char room[CMSG_SPACE(SHARE_FDS * sizeof(int))];
+	char room[CMSG_SPACE(SHARE_FDS * sizeof(int)) + ELSE_BYTES];
 };
 
 int share_send(int sock, const void *data, size_t bytes, const int *fds, unsigned int nfds)
@@ -60,25 +68,29 @@ void share_close(const int *fds, unsigned int nfds)
 		close(fds[--nfds]);
 }
 
-/* Collects the descriptors of a message; those that are too many are closed, and counted all the same. */
+/*
+ * Collects the descriptors of a message; those that are too many are closed, and counted all the same. One of the sender's
+ * process, which the program's socket is set to bring, is nobody's here.
+ */
 static unsigned int take_fds(struct msghdr *msg, int *fds, unsigned int max_fds)
 {
 	unsigned int n = 0;
 
 	for (struct cmsghdr *h = CMSG_FIRSTHDR(msg); h; h = CMSG_NXTHDR(msg, h)) {
+		bool sent = h->cmsg_type == SCM_RIGHTS;
 		size_t count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 
-		if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS)
+		if (h->cmsg_level != SOL_SOCKET || (!sent && h->cmsg_type != SCM_PIDFD))
 			continue;
 		for (size_t i = 0; i < count; i++) {
 			int fd;
 
 			memcpy(&fd, CMSG_DATA(h) + i * sizeof(int), sizeof(fd));
-			if (n < max_fds)
+			if (sent && n < max_fds)
 				fds[n] = fd;
-			else
+			else if (fd >= 0)
 				close(fd);
-			n++;
+			n += sent;
 		}
 	}
 	return n;
@@ -108,6 +120,11 @@ ssize_t share_recv(int sock, void *data, size_t room, int *fds, unsigned int max
 		share_close(fds, *nfds < max_fds ? *nfds : max_fds);
 		*nfds = 0;
 		return -EPROTO;
+	}
+	/* An empty packet is the end to whoever reads, and its descriptors would be nobody's. */
+	if (!n) {
+		share_close(fds, *nfds);
+		*nfds = 0;
 	}
 	return n;
 }
@@ -141,10 +158,8 @@ PINION_API int pinion_buffer_recv(struct pinion_context *ctx, int sock, struct p
 	n = share_recv(sock, &msg, sizeof(msg), &fd, 1, &nfds);
 	if (n < 0)
 		return fail_errno(-n, "receiving a buffer");
-	if (n == 0) {
-		share_close(&fd, nfds);
+	if (n == 0)
 		return fail(ECONNRESET, "the peer closed the connection before it sent a buffer");
-	}
 	if (n != sizeof(msg) || msg.magic != SHARE_MAGIC || nfds != 1) {
 		share_close(&fd, nfds);
 		return fail(EPROTO, "the message received is not a buffer (%zd bytes, %u descriptors)", n, nfds);

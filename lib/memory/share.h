@@ -11,7 +11,7 @@ int share_send(int sock, const void *data, size_t bytes, const int *fds, unsigne
 
 /*
  * Receives one message of at most @room bytes and at most @max_fds descriptors, close-on-exec, which are the caller's.
- * Returns its length, 0 at the end; -EPROTO when the message or its descriptors were cut. *@nfds is set.
+ * Returns its length, 0 at the end, and then no descriptors; -EPROTO when the message or its descriptors were cut. *@nfds is set.
  */
 ssize_t share_recv(int sock, void *data, size_t room, int *fds, unsigned int max_fds, unsigned int *nfds);
 

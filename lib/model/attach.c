@@ -22,7 +22,9 @@ static int map_index(int fd, uint64_t bytes, struct index_block **out)
 
 	if (seals < 0 || !(seals & F_SEAL_WRITE) || !(seals & F_SEAL_SHRINK))
 		return fail(EPROTO, "the index received is not sealed, so it could change under us");
-	if (fstat(fd, &st) || (uint64_t)st.st_size != bytes)
+	if (fstat(fd, &st))
+		return fail_errno(errno, "the index received");
+	if ((uint64_t)st.st_size != bytes)
 		return fail(EPROTO, "the index received is said to have %llu bytes and has %lld", (unsigned long long)bytes,
 			    (long long)st.st_size);
 	p = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);

@@ -151,8 +151,9 @@ int pinion_storage_open(const char *path, enum pinion_dtype dtype, uint64_t n, c
  * whoever opened it by then keeps the memory. @ctx must outlive a storage that was created with it.
  *
  * Create: -EINVAL the name; -EEXIST it is held by a living process; errors of pinion_buffer_alloc().
- * Open: -ENOENT; -EBUSY or -ETIMEDOUT it is still being made; -EPIPE the creator died meanwhile; -EBADMSG as above;
- * -EPROTO what has the name is a model, or no storage; -EPERM it was sealed, and rights have PINION_WRITE.
+ * Open: -ENOENT; -EBUSY or -ETIMEDOUT it is still being made; -EAGAIN as pinion_model_attach(); -EPIPE the creator died
+ * meanwhile; -EBADMSG as above; -EPROTO what has the name is a model, or no storage; -EPERM it was sealed,
+ * and rights have PINION_WRITE.
  */
 int pinion_storage_create_named(struct pinion_context *ctx, const char *name, enum pinion_dtype dtype, uint64_t n,
 				const struct pinion_storage_opts *opts, struct pinion_storage **out);
