@@ -36,6 +36,7 @@
 #include <pinion/dtype.h>
 #include <pinion/holder.h>
 #include <pinion/index.h>
+#include <pinion/leak.h>
 #include <pinion/model.h>
 #include <pinion/op.h>
 #include <pinion/pick.h>
