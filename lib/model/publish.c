@@ -3,11 +3,12 @@
 #include "model.h"
 
 #include "../error.h"
+#include "../machine/filesize.h"
+#include "../machine/memfile.h"
 #include "../memory/holder.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 /* The index in a memfd that nobody can change. */
@@ -15,10 +16,13 @@ static int share_index(const struct index_block *block, int *out)
 {
 	const char *at = (const char *)block;
 	uint64_t left = block->bytes;
-	int fd = memfd_create("pinion-index", MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
+	int fd, err = filesize_check("the index", left);
 
+	if (err)
+		return err;
+	fd = memfile_create("pinion-index", 0);
 	if (fd < 0)
-		return fail_errno(errno, "memfd_create");
+		return fail_errno(-fd, "memfd_create");
 	while (left) {
 		ssize_t n = write(fd, at, left);
 

@@ -6,6 +6,7 @@
 #include "provider.h"
 
 #include "../error.h"
+#include "../machine/memfile.h"
 #include "../machine/room.h"
 
 #include <errno.h>
@@ -146,9 +147,9 @@ static int memfd_pages_alloc(const struct pages_request *req, struct pages *page
 		ret = room_check(pages->bytes, "the buffer");
 	if (ret)
 		return ret;
-	pages->fd = memfd_create(req->label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	pages->fd = memfile_create(req->label, 0);
 	if (pages->fd < 0)
-		return fail_errno(errno, "memfd_create");
+		return fail_errno(-pages->fd, "memfd_create");
 	if (ftruncate(pages->fd, pages->bytes)) {
 		ret = fail_errno(errno, "sizing a memfd to %llu bytes", (unsigned long long)pages->bytes);
 		goto err_close;
