@@ -3,7 +3,7 @@
 #include "provider.h"
 
 #include "../error.h"
-#include "../work/ring.h"
+#include "../machine/ring.h"
 
 #include <errno.h>
 #include <fcntl.h>

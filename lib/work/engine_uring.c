@@ -4,7 +4,7 @@
  * may start while the one before it is still in flight if their destinations do not touch. A call runs on this thread
  * when everything before it is done. Operations retire in order.
  */
-#include "ring.h"
+#include "../machine/ring.h"
 #include "stream.h"
 
 #include <errno.h>
