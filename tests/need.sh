@@ -27,6 +27,7 @@ build)
 	tool scdoc scdoc
 	library jansson libjansson-dev
 	library liburing liburing-dev
+	library numa libnuma-dev
 	library check check
 	;;
 fuzz)

@@ -30,6 +30,15 @@ enum pinion_hold {
 	PINION_HOLD_PINNED,	/* pinned by the module while anybody has it: never swapped, never migrated, for any device */
 };
 
+enum pinion_numa {
+	PINION_NUMA_ANY,       /* as the thread's memory policy says */
+	PINION_NUMA_PREFERRED, /* of that node, or of others when it has no more */
+	PINION_NUMA_STRICT,    /* all of it of that node, or an error */
+};
+
+/* Called from the calling thread after each part of the work; a non-zero result ends it with -ECANCELED. */
+typedef int (*pinion_progress_fn)(void *arg, uint64_t done, uint64_t total);
+
 struct pinion_buffer_opts {
 	size_t size;
 	enum pinion_pages pages;

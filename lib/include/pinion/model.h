@@ -17,9 +17,6 @@ extern "C" {
 struct pinion_context;
 struct pinion_model;
 
-/* Called from the loading thread some ten times a second; a non-zero result cancels the load with -ECANCELED. */
-typedef int (*pinion_progress_fn)(void *arg, uint64_t done, uint64_t total);
-
 struct pinion_load_opts {
 	size_t size;
 	enum pinion_io io;
