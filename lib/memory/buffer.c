@@ -100,12 +100,18 @@ static int check_opts(size_t size, const struct pinion_buffer_opts *opts)
 {
 	if (!size)
 		return fail(EINVAL, "a buffer has at least 1 byte");
-	if (opts->pages > PINION_PAGES_HUGE)
+	if (opts->pages > PINION_PAGES_1G)
 		return fail(EINVAL, "pinion_buffer_opts.pages is %d, not one of enum pinion_pages", opts->pages);
 	if (opts->label && strnlen(opts->label, LABEL_MAX + 1) > LABEL_MAX)
 		return fail(EINVAL, "pinion_buffer_opts.label has more than %d bytes", LABEL_MAX);
 	if (opts->hold > PINION_HOLD_PINNED)
 		return fail(EINVAL, "pinion_buffer_opts.hold is %d, not one of enum pinion_hold", opts->hold);
+	if (opts->numa > PINION_NUMA_STRICT)
+		return fail(EINVAL, "pinion_buffer_opts.numa is %d, not one of enum pinion_numa", opts->numa);
+	if (!opts->numa && opts->node)
+		return fail(EINVAL, "pinion_buffer_opts.node is %u and numa says any; say PREFERRED or STRICT", opts->node);
+	if (opts->node > INT32_MAX)
+		return fail(EINVAL, "there is no NUMA node %u", opts->node);
 	return 0;
 }
 
@@ -126,8 +132,13 @@ PINION_API int pinion_buffer_alloc(struct pinion_context *ctx, size_t size, cons
 		return ret;
 	req = (struct pages_request){ .bytes = size,
 				      .pages = own.pages,
+				      .prefer = own.prefer_pages,
 				      .hold = own.hold,
+				      .numa = own.numa,
+				      .node = own.node,
 				      .label = own.label ? own.label : "pinion",
+				      .progress = own.progress,
+				      .progress_arg = own.progress_arg,
 				      .device = ctx->device };
 	ret = ctx->provider->pages_alloc(&req, &pages, &addr);
 	if (ret)
@@ -202,6 +213,8 @@ static int make_map(struct pinion_buffer *buf, uint32_t prot)
 
 	if (map->addr)
 		return 0;
+	if ((prot & PINION_WRITE) && buf->pages.reader)
+		return fail(EPERM, "this slice was made for reading only");
 	if ((prot & PINION_WRITE) && buf->pages.sealed)
 		return fail(EPERM, "the buffer is sealed: nobody can make a writable mapping of it any more");
 	return buf->pages.ops->pages_map(&buf->pages, prot, &map->addr);
@@ -214,7 +227,7 @@ PINION_API int pinion_buffer_map(struct pinion_buffer *buf, uint32_t prot, void 
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&buf->lock);
-	if ((prot & PINION_WRITE) && !buf->writer.uses && is_sealed(buf))
+	if ((prot & PINION_WRITE) && !buf->writer.uses && !buf->pages.reader && is_sealed(buf))
 		ret = fail(EPERM, "the buffer is sealed: nobody can make a writable mapping of it any more");
 	else
 		ret = make_map(buf, prot);
@@ -259,13 +272,14 @@ void buffer_drop_mappings(struct pinion_buffer *buf)
 	pthread_mutex_unlock(&buf->lock);
 }
 
-int buffer_lock_mapping(struct pinion_buffer *buf)
+int buffer_lock_mapping(struct pinion_buffer *buf, uint32_t prot)
 {
-	int ret = 0;
+	void *addr;
+	int ret;
 
 	pthread_mutex_lock(&buf->lock);
-	if (!buf->reader.addr || mlock(buf->reader.addr, buf->pages.bytes))
-		ret = buf->reader.addr ? -errno : -EINVAL;
+	addr = map_of(buf, prot)->addr;
+	ret = addr ? -pages_lock(&buf->pages, addr) : -EINVAL;
 	pthread_mutex_unlock(&buf->lock);
 	return ret;
 }
@@ -273,24 +287,25 @@ int buffer_lock_mapping(struct pinion_buffer *buf)
 /* Under buf->lock: an unused writer must not outlive the seal, but the lock it carries must. */
 static int replace_writer(struct pinion_buffer *buf)
 {
-	bool locked = buf->pages.hold == PINION_HOLD_LOCKED;
-	int ret;
+	int ret, err = 0;
 
 	if (!buf->writer.addr || buf->writer.uses)
 		return 0;
-	if (locked) {
+	if (buf->pages.hold == PINION_HOLD_LOCKED) {
 		ret = make_map(buf, PINION_READ);
 		if (ret)
 			return ret;
 		/* RLIMIT_MEMLOCK counts both mappings: with both at once there may be room for one only. */
-		locked = mlock(buf->reader.addr, buf->pages.bytes) != 0;
+		err = pages_lock(&buf->pages, buf->reader.addr);
 	}
 	munmap(buf->writer.addr, buf->pages.bytes);
 	buf->writer.addr = NULL;
-	if (locked && mlock(buf->reader.addr, buf->pages.bytes)) {
+	if (err)
+		err = pages_lock(&buf->pages, buf->reader.addr);
+	if (err) {
 		buf->pages.hold = PINION_HOLD_NONE;
 		snprintf(buf->pages.hold_why, sizeof(buf->pages.hold_why), "mlock of the sealed mapping: %s",
-			 strerrordesc_np(errno));
+			 strerrordesc_np(err));
 	}
 	return 0;
 }
@@ -300,6 +315,8 @@ static int seal(struct pinion_buffer *buf)
 {
 	int ret;
 
+	if (!is_sealed(buf) && buf->pages.window)
+		return fail(EOPNOTSUPP, "this is a slice of a memfd, which is sealed as a whole: seal the buffer that it is of");
 	if (!is_sealed(buf) && buf->pages.ops->has_rights && buf->writer_out)
 		return fail(EOPNOTSUPP,
 			    "a descriptor that may write was handed out, and the kernel module takes no right back; hand out "
@@ -331,12 +348,21 @@ static int slice(struct pinion_buffer *buf, uint64_t offset, uint64_t bytes, uin
 /* Under buf->lock. */
 static int duplicate(struct pinion_buffer *buf)
 {
-	int fd = fcntl(buf->pages.fd, F_DUPFD_CLOEXEC, 0);
+	int fd;
 
+	if (buf->pages.window)
+		return fail(EOPNOTSUPP, "this is a slice of memory whose descriptor is a right to all of it; hand out the whole "
+					"and slice it there, "
+					"or use the kernel module, whose slices are descriptors");
+	fd = fcntl(buf->pages.fd, F_DUPFD_CLOEXEC, 0);
 	if (fd < 0)
 		return fail_errno(errno, "duplicating the buffer's descriptor");
-	if (!is_sealed(buf))
-		buf->writer_out = true;
+	if (is_sealed(buf))
+		return fd;
+	buf->writer_out = true;
+	/* fallocate() makes holes in a memfd; what the module hands out knows no such call. */
+	if (buf->pages.ops == &provider_memfd)
+		pin_let_out(buf->pages.pin);
 	return fd;
 }
 
@@ -375,8 +401,15 @@ int buffer_hand_out(struct pinion_buffer *buf, uint32_t rights)
 	int fd;
 
 	pthread_mutex_lock(&buf->lock);
-	if (rights == PINION_READ)
+	if (buf->pages.ops->is_foreign)
+		fd = fail(EOPNOTSUPP, "this is a dma-buf of another driver, whose memory we cannot vouch for; send what "
+				      "pinion_buffer_export() gives yourself, to be imported there");
+	else if (rights == PINION_READ)
 		fd = hand_out_reader(buf);
+	else if (buf->pages.ops == &provider_memfd && pages_of_pool(&buf->pages))
+		fd = fail(EOPNOTSUPP,
+			  "the buffer is of a pool of huge pages, and a writer could take pages away under the others; "
+			  "hand out PINION_READ");
 	else if (!is_sealed(buf))
 		fd = duplicate(buf);
 	else if (buf->pages.ops->has_rights)
@@ -410,7 +443,10 @@ PINION_API int pinion_buffer_slice(struct pinion_buffer *buf, uint64_t offset, u
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&buf->lock);
-	if ((rights & PINION_WRITE) && is_sealed(buf))
+	is_sealed(buf);
+	if ((rights & PINION_WRITE) && buf->pages.reader)
+		ret = fail(EPERM, "a slice for reading only has none with the right to write");
+	else if ((rights & PINION_WRITE) && is_sealed(buf))
 		ret = fail(EPERM, "the buffer is sealed: a slice of it cannot have the right to write");
 	else
 		ret = slice(buf, offset, bytes, rights, &pages);
@@ -431,9 +467,12 @@ PINION_API int pinion_buffer_info(struct pinion_buffer *buf, struct pinion_buffe
 	own.bytes = buf->pages.bytes;
 	own.huge_bytes = buf->pages.huge_bytes;
 	own.page_size = buf->pages.page_size;
-	own.rights = is_sealed(buf) ? PINION_READ : PINION_READ | PINION_WRITE;
+	own.rights = is_sealed(buf) || buf->pages.reader ? PINION_READ : PINION_READ | PINION_WRITE;
 	own.hold = buf->pages.hold;
 	own.hold_why = buf->pages.hold_why;
+	own.pages = buf->pages.got;
+	own.pages_why = buf->pages.pages_why;
+	own.node_bytes = buf->pages.node_bytes;
 	pthread_mutex_unlock(&buf->lock);
 	return opts_out(info, &own, sizeof(own), "pinion_buffer_info");
 }

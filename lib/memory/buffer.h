@@ -28,8 +28,8 @@ int buffer_new(const struct pages *pages, void *writer, struct pinion_buffer **o
 /* Gives up mappings that nobody uses and that hold nothing: what a process does that only keeps the memory for others. */
 void buffer_drop_mappings(struct pinion_buffer *buf);
 
-/* Locks this process's readable mapping in RAM. 0; -errno, which is no failure worth a sentence to most. */
-int buffer_lock_mapping(struct pinion_buffer *buf);
+/* Locks this process's mapping of @prot in RAM. 0; -errno, which is no failure worth a sentence to most. */
+int buffer_lock_mapping(struct pinion_buffer *buf, uint32_t prot);
 
 /*
  * A descriptor to hand out with @rights, the caller's to close. For a reader the buffer is sealed where the ground knows no

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 struct named {
@@ -208,7 +207,7 @@ static void lock_as_held(const struct named *named, const struct name_answer *an
 {
 	struct name_request req = { .magic = NAME_MAGIC, .op = NAME_LOCKED };
 
-	if (answer->hold == PINION_HOLD_LOCKED && !mlock(named->st.header, pinion_buffer_size(named->buf)))
+	if (answer->hold == PINION_HOLD_LOCKED && !buffer_lock_mapping(named->buf, named->st.rights))
 		share_send(named->sock, &req, sizeof(req), NULL, 0);
 }
 

@@ -94,7 +94,7 @@ static void lock_as_held(struct pinion_model *m, const struct name_answer *answe
 {
 	struct name_request req = { .magic = NAME_MAGIC, .op = NAME_LOCKED };
 
-	if (answer->hold == PINION_HOLD_LOCKED && !buffer_lock_mapping(m->buf))
+	if (answer->hold == PINION_HOLD_LOCKED && !buffer_lock_mapping(m->buf, PINION_READ))
 		share_send(m->sock, &req, sizeof(req), NULL, 0);
 }
 

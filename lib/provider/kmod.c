@@ -7,8 +7,10 @@
  */
 #include "kmod.h"
 
+#include "../advice.h"
 #include "../error.h"
 #include "../machine/room.h"
+#include "node.h"
 #include "provider.h"
 
 #include <ctype.h>
@@ -47,10 +49,11 @@ int kmod_info(int fd, struct pinion_info *info)
 static int open_failed(int err)
 {
 	if (err == ENOENT || err == ENXIO || err == ENODEV)
-		return fail(ENODEV, "the kernel module is not loaded: there is no " PINION_DEVICE "; as root: modprobe pinion");
+		return fail_advise(ENODEV, PINION_ADVICE_MODULE_UNLOADED, NULL,
+				   "the kernel module is not loaded: there is no " PINION_DEVICE);
 	if (err == EACCES || err == EPERM)
-		return fail(EACCES, "the kernel module is loaded, but this user may not open " PINION_DEVICE
-				    "; as root: usermod -aG pinion USER, then log in anew");
+		return fail_advise(EACCES, PINION_ADVICE_MODULE_ACCESS, NULL,
+				   "the kernel module is loaded, but this user may not open " PINION_DEVICE);
 	return fail_errno(err, "opening " PINION_DEVICE);
 }
 
@@ -60,11 +63,9 @@ static int check_abi(int fd, struct kmod_device *dev)
 	int ret = kmod_info(fd, &info);
 
 	if (ret == -ENOTTY || ret == -EINVAL || ret == -E2BIG || (!ret && info.abi != PINION_ABI))
-		return fail(
-			EPROTO,
-			"the loaded kernel module speaks another ABI (%u) than this library (%u); install both from one release, "
-			"then as root: rmmod pinion && modprobe pinion",
-			ret ? 0 : info.abi, PINION_ABI);
+		return fail_advise(EPROTO, PINION_ADVICE_MODULE_ABI, NULL,
+				   "the loaded kernel module speaks another ABI (%u) than this library (%u)", ret ? 0 : info.abi,
+				   PINION_ABI);
 	if (ret)
 		return fail_errno(-ret, "asking the kernel module what it can do");
 	dev->huge_size = info.huge_size;
@@ -113,14 +114,14 @@ static uint32_t kmod_huge_size(const struct kmod_device *dev, const char **why)
 
 /* ---- what is short ------------------------------------------------------------------------------------------------- */
 
-static int limit_hit(const char *name, uint64_t limit, uint64_t use, uint64_t need)
+static int limit_hit(enum pinion_advice advice, const char *name, uint64_t limit, uint64_t use, uint64_t need)
 {
-	return fail(
-		ENOMEM,
-		"the buffer needs %llu bytes; the module's %s is %llu, of which %llu are in use; as root: echo %llu > " PARAMETERS
-		"%s",
-		(unsigned long long)need, name, (unsigned long long)limit, (unsigned long long)use,
-		(unsigned long long)(use + need), name);
+	char enough[24];
+
+	snprintf(enough, sizeof(enough), "%llu", (unsigned long long)(use + need));
+	return fail_advise(ENOMEM, advice, enough,
+			   "the buffer needs %llu bytes; the module's %s is %llu, of which %llu are in use",
+			   (unsigned long long)need, name, (unsigned long long)limit, (unsigned long long)use);
 }
 
 static bool is_short(uint64_t limit, uint64_t use, uint64_t need)
@@ -129,41 +130,40 @@ static bool is_short(uint64_t limit, uint64_t use, uint64_t need)
 }
 
 /* Why there was no memory. Others may have given theirs back since: then it is what it may have been. */
-static int explain_memory(int fd, uint64_t need, uint32_t flags)
+static int explain_memory(int fd, uint64_t need, const struct pinion_alloc *args)
 {
 	struct pinion_info info;
 
 	if (!kmod_info(fd, &info)) {
 		if (need > info.max_buffer_bytes)
-			return fail(ENOMEM, "a buffer has at most %llu bytes on the module, %llu are asked for",
-				    (unsigned long long)info.max_buffer_bytes, (unsigned long long)need);
+			return fail_advise(ENOMEM, PINION_ADVICE_MODULE_BUFFER_BYTES, NULL,
+					   "a buffer has at most %llu bytes on the module, %llu are asked for",
+					   (unsigned long long)info.max_buffer_bytes, (unsigned long long)need);
 		if (is_short(info.max_user_bytes, info.user_bytes, need))
-			return limit_hit("max_user_bytes", info.max_user_bytes, info.user_bytes, need);
+			return limit_hit(PINION_ADVICE_MODULE_USER_BYTES, "max_user_bytes", info.max_user_bytes, info.user_bytes,
+					 need);
 		if (is_short(info.max_bytes, info.bytes, need))
-			return limit_hit("max_bytes", info.max_bytes, info.bytes, need);
+			return limit_hit(PINION_ADVICE_MODULE_BYTES, "max_bytes", info.max_bytes, info.bytes, need);
 		if (need > info.memlock_bytes)
-			return fail(ENOMEM,
-				    "the buffer needs %llu bytes, RLIMIT_MEMLOCK is %llu and the module charges it (parameter "
-				    "memlock=1); "
-				    "ulimit -l",
-				    (unsigned long long)need, (unsigned long long)info.memlock_bytes);
+			return fail_advise(ENOMEM, PINION_ADVICE_MODULE_MEMLOCK, NULL,
+					   "the buffer needs %llu bytes, RLIMIT_MEMLOCK is %llu and the module charges it",
+					   (unsigned long long)need, (unsigned long long)info.memlock_bytes);
 	}
 	if (room_check(need, "the buffer"))
 		return -ENOMEM;
-	if (flags & PINION_ALLOC_HUGE_REQUIRE)
-		return fail(ENOMEM,
-			    "the kernel found no %llu bytes in huge pages; ask for PINION_PAGES_AUTO, or as root: "
-			    "echo 1 > /proc/sys/vm/compact_memory",
-			    (unsigned long long)need);
-	return fail(ENOMEM, "the kernel found no %llu bytes that can be pinned; free memory or ask for less",
-		    (unsigned long long)need);
+	if ((args->flags & PINION_ALLOC_NODE_STRICT) && node_room_check(need, args->node))
+		return -ENOMEM;
+	if (args->flags & PINION_ALLOC_HUGE_REQUIRE)
+		return fail_advise(ENOMEM, PINION_ADVICE_HUGE_SHORT, NULL, "the kernel found no %llu bytes in huge pages",
+				   (unsigned long long)need);
+	return fail_advise(ENOMEM, PINION_ADVICE_MEMORY, NULL, "the kernel found no %llu bytes that can be pinned",
+			   (unsigned long long)need);
 }
 
 static int too_many(void)
 {
-	return fail(ENOSPC,
-		    "this user has as many buffers and slices as the module allows; free some, or as root: echo N > " PARAMETERS
-		    "max_user_buffers");
+	return fail_advise(ENOSPC, PINION_ADVICE_MODULE_USER_LIMIT, "max_user_buffers",
+			   "this user has as many buffers and slices as the module allows");
 }
 
 static int alloc_failed(int fd, const struct pinion_alloc *args, int err)
@@ -172,7 +172,7 @@ static int alloc_failed(int fd, const struct pinion_alloc *args, int err)
 
 	/* Above what the module takes in one buffer it says EINVAL. */
 	if (err == ENOMEM || (err == EINVAL && !kmod_info(fd, &info) && args->bytes > info.max_buffer_bytes))
-		return explain_memory(fd, args->bytes, args->flags);
+		return explain_memory(fd, args->bytes, args);
 	if (err == ENOSPC)
 		return too_many();
 	return fail_errno(err, "allocating %llu bytes from the kernel module", (unsigned long long)args->bytes);
@@ -189,6 +189,19 @@ static void copy_name(char name[PINION_NAME_BYTES], const char *label)
 			*c = '?';
 }
 
+/* All of it, or an error: left to itself the module gives as many as there are. */
+static bool wants_huge(const struct pages_request *req)
+{
+	return (req->pages == PINION_PAGES_HUGE || req->pages == PINION_PAGES_2M) && !req->prefer;
+}
+
+/* Kinds of hold and of pages that the module does not have. */
+static bool is_for_memfd(const struct pages_request *req)
+{
+	return req->hold == PINION_HOLD_NONE || req->hold == PINION_HOLD_LOCKED || req->pages == PINION_PAGES_THP ||
+	       req->pages == PINION_PAGES_1G;
+}
+
 static int fill_request(const struct pages_request *req, struct pinion_alloc *args, uint32_t *page_size)
 {
 	uint64_t bytes = 0;
@@ -197,13 +210,17 @@ static int fill_request(const struct pages_request *req, struct pinion_alloc *ar
 	*page_size = sysconf(_SC_PAGESIZE);
 	if (req->pages == PINION_PAGES_SMALL)
 		args->flags |= PINION_ALLOC_HUGE_NEVER;
-	if (req->pages == PINION_PAGES_HUGE) {
+	if (wants_huge(req)) {
 		args->flags |= PINION_ALLOC_HUGE_REQUIRE;
 		*page_size = req->device->huge_size;
 	}
+	if (req->numa)
+		args->node = req->node;
+	if (req->numa == PINION_NUMA_STRICT)
+		args->flags |= PINION_ALLOC_NODE_STRICT;
 	/* Before 6.5 io_uring registers mappings of shared memory files only. */
 	if (req->hold == PINION_HOLD_REGISTERED && (req->device->features & PINION_FEATURE_SHMEM)) {
-		if (req->pages == PINION_PAGES_HUGE)
+		if (wants_huge(req))
 			return fail(
 				EOPNOTSUPP,
 				"huge pages were asked for: io_uring of this kernel registers small ones only (Linux 6.5 both); "
@@ -228,7 +245,20 @@ static int map_pages(int fd, const struct pages *pages, int prot, int flags, voi
 	/* Where address and place in the pages agree, a huge page maps as one. */
 	uint64_t align = pages->huge_bytes ? HUGE_ALIGN : (uint64_t)sysconf(_SC_PAGESIZE);
 
-	return pages_map_aligned(fd, pages->bytes, align, pages->offset % align, prot, flags, addr);
+	return pages_map_aligned(fd, pages->bytes, 0, align, pages->offset % align, prot, flags, addr);
+}
+
+/* Bytes of the buffer @fd on a node. */
+static uint64_t bytes_on(int device, int fd, unsigned int node)
+{
+	struct pinion_bufinfo info = { .size = sizeof(info), .fd = fd, .nr_nodes = node + 1, .node_size = sizeof(uint64_t) };
+	uint64_t *nodes = calloc(node + 1, sizeof(*nodes)), bytes = 0;
+
+	info.nodes = (uintptr_t)nodes;
+	if (nodes && !call(device, PINION_IOC_BUFINFO, &info))
+		bytes = nodes[node];
+	free(nodes);
+	return bytes;
 }
 
 static int kmod_pages_alloc(const struct pages_request *req, struct pages *pages, void **addr)
@@ -237,8 +267,11 @@ static int kmod_pages_alloc(const struct pages_request *req, struct pages *pages
 	uint32_t page_size;
 	int ret;
 
-	if (req->hold == PINION_HOLD_NONE || req->hold == PINION_HOLD_LOCKED)
+	if (is_for_memfd(req))
 		return provider_memfd.pages_alloc(req, pages, addr);
+	ret = req->numa ? node_check(req->node) : 0;
+	if (ret)
+		return ret;
 	ret = fill_request(req, &args, &page_size);
 	if (ret)
 		return ret;
@@ -252,10 +285,17 @@ static int kmod_pages_alloc(const struct pages_request *req, struct pages *pages
 		.bytes = args.out_bytes,
 		.page_size = page_size,
 		.huge_bytes = args.out_huge_bytes,
+		.got = args.out_huge_bytes ? PINION_PAGES_HUGE : PINION_PAGES_SMALL,
+		.node_bytes = req->numa ? bytes_on(req->device->fd, args.fd, req->node) : 0,
 		.hold = PINION_HOLD_PINNED,
-		.pin_fd = -1,
 		.huge_end = args.out_huge_bytes,
 	};
+	if (req->prefer && req->pages >= PINION_PAGES_HUGE && pages->huge_bytes < pages->bytes)
+		snprintf(pages->pages_why, sizeof(pages->pages_why), "the module found no more huge pages");
+	if (req->progress && req->progress(req->progress_arg, pages->bytes, pages->bytes)) {
+		close(args.fd);
+		return fail(ECANCELED, "the program called it off");
+	}
 	ret = map_pages(args.fd, pages, PROT_READ | PROT_WRITE, MAP_POPULATE, addr);
 	if (!ret && req->hold == PINION_HOLD_REGISTERED) {
 		ret = pages_hold(pages, PINION_HOLD_REGISTERED, *addr);
@@ -279,7 +319,7 @@ bool kmod_may_be(int fd)
 }
 
 /* The kernel names the exporter ahead of all that a user can write into a dma-buf. */
-static bool is_exported_by_module(int fd)
+bool kmod_exported(int fd)
 {
 	char path[64], line[128];
 	bool ours = false;
@@ -305,7 +345,7 @@ static int look_from_outside(int fd, struct pinion_bufinfo *info)
 	struct stat st;
 	int mode = fcntl(fd, F_GETFL);
 
-	if (mode < 0 || fstat(fd, &st) || !is_exported_by_module(fd))
+	if (mode < 0 || fstat(fd, &st) || !kmod_exported(fd))
 		return -EINVAL;
 	info->kind = PINION_KIND_PAGES;
 	info->bytes = st.st_size;
@@ -344,7 +384,6 @@ int kmod_adopt(int fd, uint64_t bytes, uint32_t page_size, struct pages *pages)
 		.huge_bytes = huge_in_slice(info.offset, bytes, info.huge_bytes),
 		.sealed = !(info.rights & PINION_RIGHT_WRITE),
 		.hold = PINION_HOLD_PINNED,
-		.pin_fd = -1,
 		.offset = info.offset,
 		.huge_end = info.huge_bytes,
 	};
@@ -386,12 +425,15 @@ static int kmod_pages_slice(const struct pages *pages, uint64_t offset, uint64_t
 	out->bytes = bytes;
 	out->offset += offset;
 	out->huge_bytes = huge_in_slice(out->offset, bytes, pages->huge_end);
+	if (pages->got != PINION_PAGES_AUTO)
+		out->got = out->huge_bytes ? PINION_PAGES_HUGE : PINION_PAGES_SMALL;
+	out->node_bytes = pages->node_bytes == pages->bytes ? bytes : 0;
 	if (bytes % out->page_size)
 		out->page_size = sysconf(_SC_PAGESIZE);
 	out->sealed = !(rights & PINION_WRITE);
 	out->hold = PINION_HOLD_PINNED;
 	out->hold_why[0] = 0;
-	out->pin_fd = -1;
+	out->pin = NULL;
 	kmod_ref(out->device);
 	return 0;
 }
@@ -435,8 +477,7 @@ static int kmod_pages_map(const struct pages *pages, uint32_t prot, void **addr)
 
 static void kmod_pages_close(struct pages *pages)
 {
-	if (pages->pin_fd >= 0)
-		close(pages->pin_fd);
+	pin_unref(pages->pin);
 	close(pages->fd);
 	kmod_close(pages->device);
 }

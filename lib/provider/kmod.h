@@ -30,6 +30,9 @@ int kmod_info(int fd, struct pinion_info *info);
 /* Whether @fd is a dma-buf, so that the module may know it. */
 bool kmod_may_be(int fd);
 
+/* Whether the dma-buf @fd is one of the module's, as the kernel says. */
+bool kmod_exported(int fd);
+
 /* pages_adopt() of a dma-buf: the module answers for it, or, for who may not open the device, what the kernel shows of it. */
 int kmod_adopt(int fd, uint64_t bytes, uint32_t page_size, struct pages *pages);
 

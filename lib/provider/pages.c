@@ -7,7 +7,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 int pages_round(uint64_t bytes, uint64_t page, uint64_t *rounded)
 {
@@ -19,7 +21,7 @@ int pages_round(uint64_t bytes, uint64_t page, uint64_t *rounded)
 	return 0;
 }
 
-int pages_map_aligned(int fd, uint64_t bytes, uint64_t align, uint64_t phase, int prot, int flags, void **addr)
+int pages_map_aligned(int fd, uint64_t bytes, uint64_t offset, uint64_t align, uint64_t phase, int prot, int flags, void **addr)
 {
 	uint64_t span;
 	char *base, *at;
@@ -30,7 +32,7 @@ int pages_map_aligned(int fd, uint64_t bytes, uint64_t align, uint64_t phase, in
 	if (base == MAP_FAILED)
 		return fail_errno(errno, "no address space for a mapping of %llu bytes", (unsigned long long)bytes);
 	at = (char *)(((uintptr_t)base + align - 1) & ~(uintptr_t)(align - 1)) + phase;
-	if (mmap(at, bytes, prot, MAP_SHARED | MAP_FIXED | flags, fd, 0) == MAP_FAILED) {
+	if (mmap(at, bytes, prot, MAP_SHARED | MAP_FIXED | flags, fd, offset) == MAP_FAILED) {
 		int err = errno;
 
 		munmap(base, span);
@@ -56,9 +58,40 @@ int pages_check_said(uint64_t said, uint64_t bytes, uint32_t page_size)
 	return 0;
 }
 
+int pages_window(const struct pages *pages, uint64_t offset, uint64_t bytes, uint32_t rights, struct pages *out)
+{
+	if (pages_of_pool(pages) && (offset % pages->page_size || bytes % pages->page_size))
+		return fail(EINVAL, "a slice of this buffer is whole pages of %u bytes, as they are of a pool", pages->page_size);
+	*out = *pages;
+	out->fd = fcntl(pages->fd, F_DUPFD_CLOEXEC, 0);
+	if (out->fd < 0)
+		return fail_errno(errno, "duplicating the buffer's descriptor");
+	out->pin = pin_ref(pages->pin);
+	if (pages->hold == PINION_HOLD_LOCKED) {
+		out->hold = PINION_HOLD_NONE;
+		snprintf(out->hold_why, sizeof(out->hold_why), "locked by the buffer it is a slice of");
+	}
+	out->offset += offset;
+	out->bytes = bytes;
+	out->huge_bytes = pages->huge_bytes == pages->bytes ? bytes : 0;
+	out->node_bytes = pages->node_bytes == pages->bytes ? bytes : 0;
+	out->reader = pages->reader || (rights == PINION_READ && !pages->sealed);
+	out->window = pages->window || out->reader || bytes != pages->bytes;
+	if (bytes % out->page_size)
+		out->page_size = sysconf(_SC_PAGESIZE);
+	return 0;
+}
+
 int pages_adopt(int fd, uint64_t bytes, uint32_t page_size, struct pages *pages)
 {
+	int ret;
+
 	if (fcntl(fd, F_GET_SEALS) < 0 && kmod_may_be(fd))
 		return kmod_adopt(fd, bytes, page_size, pages);
-	return memfd_adopt(fd, bytes, page_size, pages);
+	ret = memfd_adopt(fd, bytes, page_size, pages);
+	/* A page of a pool that this process's control group does not allow is a bus fault. */
+	if (!ret && pages_of_pool(pages) && memfd_missing(pages))
+		return fail(EPROTO, "the buffer received is of a pool of huge pages, and %llu bytes of it are not there",
+			    (unsigned long long)memfd_missing(pages));
+	return ret;
 }

@@ -3,6 +3,7 @@
 #ifndef PINION_BUFFER_H
 #define PINION_BUFFER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,7 +20,10 @@ struct pinion_buffer;
 enum pinion_pages {
 	PINION_PAGES_AUTO,  /* huge pages where the kernel gives them to shared memory and the size fills one, else small */
 	PINION_PAGES_SMALL, /* small pages */
-	PINION_PAGES_HUGE,  /* huge pages or -EOPNOTSUPP */
+	PINION_PAGES_HUGE,  /* huge pages, of the pool of 2 MiB or transparent */
+	PINION_PAGES_THP,   /* transparent huge pages */
+	PINION_PAGES_2M,    /* pages of 2 MiB that an administrator set aside (hugetlb); of the module its own */
+	PINION_PAGES_1G,    /* the same of 1 GiB */
 };
 
 enum pinion_hold {
@@ -41,9 +45,14 @@ typedef int (*pinion_progress_fn)(void *arg, uint64_t done, uint64_t total);
 
 struct pinion_buffer_opts {
 	size_t size;
-	enum pinion_pages pages;
-	enum pinion_hold hold; /* other than AUTO: that, or an error */
-	const char *label;     /* shown in /proc/PID/maps, at most 200 bytes; NULL: "pinion" */
+	enum pinion_pages pages; /* other than AUTO: all of it in those, or an error */
+	enum pinion_hold hold;	 /* other than AUTO: that, or an error */
+	const char *label;	 /* shown in /proc/PID/maps, at most 200 bytes; NULL: "pinion" */
+	bool prefer_pages;	 /* pages is a wish: the next best will do, which pinion_buffer_info() tells */
+	enum pinion_numa numa;
+	uint32_t node;		     /* with numa, the number that the kernel gives the node */
+	pinion_progress_fn progress; /* told of bytes made present, every 64 MiB; of the module's memory once, at the end */
+	void *progress_arg;
 };
 
 struct pinion_buffer_info {
@@ -54,15 +63,19 @@ struct pinion_buffer_info {
 	uint32_t rights;     /* PINION_READ, or with PINION_WRITE while writable mappings can still be made */
 	enum pinion_hold hold;
 	const char *hold_why; /* why the hold is no better; "" when it is REGISTERED or PINNED; borrowed from the buffer */
+	enum pinion_pages pages; /* which they are: SMALL, THP, 2M, 1G, or HUGE of the module; AUTO: made elsewhere, not known */
+	const char *pages_why;	 /* why not those that were wished for; "" when they are; borrowed from the buffer */
+	uint64_t node_bytes;	 /* of bytes, on the node that was asked for, when it was made; 0 where none was */
 };
 
 /*
  * Makes a buffer of at least @size bytes, zeroed, every page present. The caller owns *@out (pinion_buffer_unref()).
- * Errors: -EINVAL size 0 or options; -EOVERFLOW; -ENOMEM free memory, a cgroup or RLIMIT_MEMLOCK is short (the sentence
- * names it, its value and the need; nothing stays allocated); -ENOSPC the module's limit of buffers; -EOPNOTSUPP huge pages
- * or a hold asked for that cannot be had here.
+ * Errors: -EINVAL size 0, options, or a node that has no memory; -EOVERFLOW; -ENOMEM free memory, that of the node, a pool of
+ * huge pages, a cgroup or RLIMIT_MEMLOCK is short (the sentence names it, its value and the need; nothing stays allocated);
+ * -ENOSPC the module's limit of buffers; -EFBIG a memfd of that size would pass RLIMIT_FSIZE; -EOPNOTSUPP huge pages or a hold
+ * asked for that cannot be had here; -ECANCELED.
  * In a context on the module AUTO and PINNED give its pages, and so does REGISTERED, registered besides; NONE and LOCKED are
- * asked of memory that is not the module's, and give a memfd.
+ * asked of memory that is not the module's, and give a memfd, and so do THP and pages of 1 GiB.
  */
 int pinion_buffer_alloc(struct pinion_context *ctx, size_t size, const struct pinion_buffer_opts *opts, struct pinion_buffer **out);
 
@@ -89,7 +102,8 @@ int pinion_buffer_unmap(struct pinion_buffer *buf, uint32_t prot);
  * From now on nobody can make a new writable mapping or write through a descriptor, in any process, ever. Writable mappings
  * that exist stay. Cannot be undone. mmap is EPERM, mprotect EACCES, write EPERM; of the module's memory mmap is EACCES.
  * -EOPNOTSUPP: of the module's memory, once a descriptor that may write was sent, exported or received, because its rights
- * are its own. What a child inherited by fork() is not seen: seal first.
+ * are its own; of a slice of a memfd. What a child
+ * inherited by fork() is not seen: seal first.
  */
 int pinion_buffer_seal(struct pinion_buffer *buf);
 
