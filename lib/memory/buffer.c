@@ -3,6 +3,7 @@
 
 #include "../context.h"
 #include "../error.h"
+#include "../provider/dmabuf.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -457,6 +458,40 @@ PINION_API int pinion_buffer_slice(struct pinion_buffer *buf, uint64_t offset, u
 	if (ret)
 		pages.ops->pages_close(&pages);
 	return ret;
+}
+
+PINION_API int pinion_buffer_export_dmabuf(struct pinion_buffer *buf)
+{
+	int fd;
+
+	pthread_mutex_lock(&buf->lock);
+	fd = buf->pages.ops == &provider_memfd ? dmabuf_of_memfd(&buf->pages) : duplicate(buf);
+	pthread_mutex_unlock(&buf->lock);
+	return fd;
+}
+
+/* Whatever stands behind it: memory of a memfd is the CPU's at all times. */
+static int cpu_access(struct pinion_buffer *buf, uint32_t rights, bool begin)
+{
+	int ret = check_prot(rights);
+
+	if (ret || buf->pages.ops == &provider_memfd)
+		return ret;
+	pthread_mutex_lock(&buf->lock);
+	if ((rights & PINION_WRITE) && (buf->pages.reader || is_sealed(buf)))
+		ret = fail(EPERM, "the buffer cannot be written here");
+	pthread_mutex_unlock(&buf->lock);
+	return ret ? ret : dmabuf_sync(buf->pages.fd, rights, begin);
+}
+
+PINION_API int pinion_buffer_cpu_begin(struct pinion_buffer *buf, uint32_t rights)
+{
+	return cpu_access(buf, rights, true);
+}
+
+PINION_API int pinion_buffer_cpu_end(struct pinion_buffer *buf, uint32_t rights)
+{
+	return cpu_access(buf, rights, false);
 }
 
 PINION_API int pinion_buffer_info(struct pinion_buffer *buf, struct pinion_buffer_info *info)

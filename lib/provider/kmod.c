@@ -390,6 +390,47 @@ int kmod_adopt(int fd, uint64_t bytes, uint32_t page_size, struct pages *pages)
 	return 0;
 }
 
+/* ---- importing ----------------------------------------------------------------------------------------------------- */
+
+static int pin_failed(int fd, uint64_t bytes, int err)
+{
+	struct pinion_alloc args = { .bytes = bytes };
+
+	if (err == ENOMEM)
+		return explain_memory(fd, bytes, &args);
+	if (err == ENOSPC)
+		return too_many();
+	if (err == EPERM)
+		return fail(
+			EPERM,
+			"the module pins no memory that is sealed against writing; import it before that, or with another hold");
+	return fail_errno(err, "pinning %llu bytes of a memfd by the kernel module", (unsigned long long)bytes);
+}
+
+int kmod_pin(struct kmod_device *dev, int memfd, struct pages *pages)
+{
+	struct pinion_pin args = { .size = sizeof(args), .flags = PINION_PIN_FD, .fd = memfd, .name = "imported" };
+	struct stat st;
+	int ret;
+
+	if (fstat(memfd, &st))
+		return fail_errno(errno, "asking for the size of descriptor %d", memfd);
+	args.bytes = st.st_size;
+	ret = call(dev->fd, PINION_IOC_PIN, &args);
+	if (ret)
+		return pin_failed(dev->fd, args.bytes, -ret);
+	*pages = (struct pages){
+		.ops = &provider_kmod,
+		.fd = args.out_fd,
+		.bytes = args.bytes,
+		.page_size = sysconf(_SC_PAGESIZE),
+		.sealed = !(args.out_rights & PINION_RIGHT_WRITE),
+		.hold = PINION_HOLD_PINNED,
+		.device = kmod_ref(dev),
+	};
+	return 0;
+}
+
 /* ---- slices -------------------------------------------------------------------------------------------------------- */
 
 /* A new descriptor of part of the pages. */

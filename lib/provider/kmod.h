@@ -33,6 +33,12 @@ bool kmod_may_be(int fd);
 /* Whether the dma-buf @fd is one of the module's, as the kernel says. */
 bool kmod_exported(int fd);
 
+/*
+ * Pins a memfd whose size is sealed; @memfd stays the caller's. Before Linux 6.1 and where a page is missing the module makes
+ * it present. -EPERM it is sealed against writing; -ENOMEM, -ENOSPC the module's limits.
+ */
+int kmod_pin(struct kmod_device *dev, int memfd, struct pages *pages);
+
 /* pages_adopt() of a dma-buf: the module answers for it, or, for who may not open the device, what the kernel shows of it. */
 int kmod_adopt(int fd, uint64_t bytes, uint32_t page_size, struct pages *pages);
 

@@ -382,6 +382,84 @@ static void memfd_pages_close(struct pages *pages)
 	close(pages->fd);
 }
 
+/* ---- importing ----------------------------------------------------------------------------------------------------- */
+
+/* No access may ever be a bus fault, so the size is sealed; and no reader may find that he could have been a writer. */
+int memfd_check_import(int fd)
+{
+	uint64_t pool = hugetlb_page_of(fd), page = pool ? pool : (uint64_t)sysconf(_SC_PAGESIZE);
+	int seals = fcntl(fd, F_GET_SEALS), mode = fcntl(fd, F_GETFL);
+	bool sealed = seals & (F_SEAL_FUTURE_WRITE | F_SEAL_WRITE);
+	struct stat st;
+
+	if (seals < 0 || mode < 0 || fstat(fd, &st))
+		return fail_errno(errno, "asking what descriptor %d is", fd);
+	if (!(seals & F_SEAL_SHRINK))
+		return fail(EINVAL, "the file could shrink under us, which makes an access a bus fault: %s",
+			    seals & F_SEAL_SEAL ? "and it takes no seals; make it by memfd_create() with MFD_ALLOW_SEALING" :
+						  "fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) first");
+	if (pool && !sealed)
+		return fail(
+			EINVAL,
+			"the file is of a pool of huge pages, and who may write it could take pages away under us, which makes "
+			"an access a bus fault: fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) first");
+	if (!sealed && (mode & O_ACCMODE) != O_RDWR)
+		return fail(EACCES,
+			    "the descriptor is not open for reading and writing, and the file not sealed against writing: "
+			    "open it O_RDWR, or F_SEAL_FUTURE_WRITE first");
+	if (!st.st_size || st.st_size % page)
+		return fail(EINVAL,
+			    "the file has %llu bytes, not one or more pages of %llu: ftruncate() it before its size is sealed",
+			    (unsigned long long)st.st_size, (unsigned long long)page);
+	return 0;
+}
+
+/* What is not there yet comes now: a hole is found short of memory here, not at an access. */
+static int fill_holes(const struct pages *pages, void *addr)
+{
+	struct populate p = { .addr = addr,
+			      .bytes = pages->bytes,
+			      .for_reading = pages->sealed,
+			      .missing = memfd_missing(pages),
+			      .room = pages_of_pool(pages) ? NULL : room_anywhere,
+			      .node = -1 };
+	int ret;
+
+	if (!p.missing)
+		return 0;
+	ret = p.room ? p.room(&p, p.missing) : hugetlb_check_reserved(p.missing, pages->page_size, -1);
+	return ret ? ret : coming_failed(populate(&p), pages, -1);
+}
+
+int memfd_import(int fd, enum pinion_hold hold, struct pages *pages, void **addr)
+{
+	uint64_t pool = hugetlb_page_of(fd), page = pool ? pool : (uint64_t)sysconf(_SC_PAGESIZE);
+	struct stat st;
+	void *map;
+	int ret = memfd_check_import(fd);
+
+	if (!ret && fstat(fd, &st))
+		ret = fail_errno(errno, "asking for the size of a memfd");
+	if (!ret)
+		ret = memfd_adopt(fd, st.st_size, page, pages);
+	if (!ret)
+		ret = map_failed(memfd_pages_map(pages, pages->sealed ? PINION_READ : PINION_READ | PINION_WRITE, &map), pages,
+				 -1);
+	if (ret)
+		return ret;
+	ret = fill_holes(pages, map);
+	if (!ret)
+		ret = pages_hold(pages, hold, map);
+	/* The program has its descriptor still. */
+	if (!ret && !pages->sealed)
+		pin_let_out(pages->pin);
+	if (ret || pages->hold != PINION_HOLD_LOCKED)
+		munmap(map, pages->bytes);
+	if (!ret)
+		*addr = pages->hold == PINION_HOLD_LOCKED ? map : NULL;
+	return ret;
+}
+
 const struct provider_ops provider_memfd = {
 	.name = "memfd",
 	.huge_size = memfd_huge_size,

@@ -68,6 +68,7 @@ struct provider_ops {
 	uint32_t (*huge_size)(const struct kmod_device *dev, const char **why);
 };
 
+extern const struct provider_ops provider_dmabuf;
 extern const struct provider_ops provider_kmod;
 extern const struct provider_ops provider_memfd;
 
@@ -80,6 +81,15 @@ int memfd_adopt(int fd, uint64_t bytes, uint32_t page_size, struct pages *pages)
 
 /* Bytes of a memfd that are not there yet. */
 uint64_t memfd_missing(const struct pages *pages);
+
+/* Whether a memfd that the program made can be a buffer. -EINVAL, -EACCES with what to do about it. */
+int memfd_check_import(int fd);
+
+/*
+ * Takes over @fd, a memfd that the program made, holds it as @hold says and makes every page of it present. *@addr: the mapping
+ * that carries a lock, writable unless the pages are sealed, or NULL. On failure @fd stays the caller's.
+ */
+int memfd_import(int fd, enum pinion_hold hold, struct pages *pages, void **addr);
 
 /* ---- what the grounds share (pages.c, hold.c) ---------------------------------------------------------------------- */
 

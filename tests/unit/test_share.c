@@ -2,7 +2,6 @@
 #include "ground.h"
 #include "harness.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,6 +14,8 @@
 #include <unistd.h>
 
 #define BOTH (PINION_READ | PINION_WRITE)
+
+#define PASS_PIDFD 76 /* SO_PASSPIDFD, Linux 6.5 */
 
 static struct pinion_context *context(void)
 {
@@ -526,6 +527,29 @@ START_TEST(a_size_that_is_a_lie_is_refused)
 }
 END_TEST
 
+/* Pages of a pool that are not there are a bus fault where the pool is empty, or a control group allows no more. */
+START_TEST(memory_of_a_pool_that_could_be_missing_is_refused)
+{
+	struct message lie = honest;
+	int fd = memfd_create("pool", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB | 21u << 26);
+
+	if (fd < 0)
+		SKIP("no file of huge pages can be made here");
+	lie.bytes = 4 << 20;
+	ck_assert_int_eq(ftruncate(fd, lie.bytes), 0);
+	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	refused(SOCK_SEQPACKET, &lie, sizeof(lie), &fd, 1, -EPROTO);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "is said to have pages of 4096 bytes and has pages of 2097152"));
+	lie.page_size = 2 << 20;
+	refused(SOCK_SEQPACKET, &lie, sizeof(lie), &fd, 1, -EPROTO);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "its writers could take pages away"));
+	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
+	refused(SOCK_SEQPACKET, &lie, sizeof(lie), &fd, 1, -EPROTO);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "4194304 bytes of it are not there"));
+	close(fd);
+}
+END_TEST
+
 START_TEST(more_than_one_descriptor_is_refused)
 {
 	int fds[6];
@@ -588,6 +612,33 @@ START_TEST(an_empty_packet_with_a_descriptor_leaves_none)
 
 	refused(SOCK_SEQPACKET, "", 0, &fd, 1, -ECONNRESET);
 	close(fd);
+}
+END_TEST
+
+/* A socket may be set to say who sent what. */
+START_TEST(what_else_comes_with_a_message_is_passed_over)
+{
+	struct pinion_context *ctx = context();
+	struct pinion_buffer *buf = buffer(ctx, 4096), *got = NULL;
+	unsigned int before;
+	int sock[2], on = 1;
+
+	pair(SOCK_SEQPACKET, sock);
+	before = fds_open();
+	ck_assert_int_eq(setsockopt(sock[1], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)), 0);
+	ck_assert_int_eq(setsockopt(sock[1], SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof(on)), 0);
+	/* Not on every kernel. */
+	setsockopt(sock[1], SOL_SOCKET, SO_PASSSEC, &on, sizeof(on));
+	setsockopt(sock[1], SOL_SOCKET, PASS_PIDFD, &on, sizeof(on));
+	ck_ok(pinion_buffer_send(buf, sock[0], BOTH));
+	ck_ok(pinion_buffer_recv(ctx, sock[1], &got));
+	ck_assert_uint_eq(pinion_buffer_size(got), 4096);
+	pinion_buffer_unref(got);
+	ck_assert_uint_eq(fds_open(), before);
+	pinion_buffer_unref(buf);
+	close(sock[0]);
+	close(sock[1]);
+	pinion_close(ctx);
 }
 END_TEST
 
@@ -657,10 +708,12 @@ static Suite *suite(void)
 	tcase_add_test(hostile, garbage_is_refused);
 	tcase_add_test(hostile, a_memory_file_that_could_shrink_is_refused);
 	tcase_add_test(hostile, a_size_that_is_a_lie_is_refused);
+	tcase_add_test(hostile, memory_of_a_pool_that_could_be_missing_is_refused);
 	tcase_add_test(hostile, more_than_one_descriptor_is_refused);
 	tcase_add_loop_test(hostile, a_process_that_may_have_no_more_descriptors_is_told, 0, 2);
 	tcase_add_test(hostile, an_ordinary_file_is_refused);
 	tcase_add_test(hostile, an_empty_packet_with_a_descriptor_leaves_none);
+	tcase_add_test(hostile, what_else_comes_with_a_message_is_passed_over);
 	tcase_add_test(hostile, a_peer_that_closed_is_said);
 	suite_add_tcase(s, hostile);
 	return s;

@@ -102,26 +102,64 @@ int pinion_buffer_unmap(struct pinion_buffer *buf, uint32_t prot);
  * From now on nobody can make a new writable mapping or write through a descriptor, in any process, ever. Writable mappings
  * that exist stay. Cannot be undone. mmap is EPERM, mprotect EACCES, write EPERM; of the module's memory mmap is EACCES.
  * -EOPNOTSUPP: of the module's memory, once a descriptor that may write was sent, exported or received, because its rights
- * are its own; of a slice of a memfd. What a child
+ * are its own; of a memfd that was exported as a dma-buf; of a slice of a memfd, or a dma-buf of another driver. What a child
  * inherited by fork() is not seen: seal first.
  */
 int pinion_buffer_seal(struct pinion_buffer *buf);
 
-/* A new descriptor of the memory, close-on-exec, the caller's. */
+/* A new descriptor of the memory, close-on-exec, the caller's. -EOPNOTSUPP: a slice of a memfd or of another driver's dma-buf. */
 int pinion_buffer_export(struct pinion_buffer *buf);
 
 /*
+ * A new dma-buf of the memory, close-on-exec, the caller's, which any driver that takes them may use. Of the module's memory
+ * that is what it is. Of a memfd, or a slice of one, it is made by /dev/udmabuf, and from then on the memfd cannot be sealed.
+ * -EOPNOTSUPP there is no /dev/udmabuf; -EACCES this user may not open it; -EPERM the buffer is sealed, or for reading; -EINVAL
+ * udmabuf's limit.
+ */
+int pinion_buffer_export_dmabuf(struct pinion_buffer *buf);
+
+/*
  * Part of the buffer as a buffer of its own with no more than @rights: the same memory, which lives as long as either.
- * @offset and @bytes are multiples of a small page inside it. The caller owns *@out. Safe from any thread.
- * Errors: -EINVAL; -EPERM a writer of a sealed buffer; -EOPNOTSUPP it is a memfd, of which a slice is all of it with the rights
- * there are; -ENOSPC the module's limit of buffers; -EMFILE, -ENOMEM.
+ * @offset and @bytes are multiples of a small page inside it, of a pool's pages where it is made of those. The caller owns
+ * *@out. Safe from any thread. Of the module's memory a slice is a descriptor with these rights, and is handed out as any buffer.
+ * Of a memfd, whose descriptor is a right to all of it, it is a window of this process's own: its mappings obey the rights,
+ * and it cannot be sent or exported (-EOPNOTSUPP), unless it is all of the buffer with all the rights there are.
+ * Errors: -EINVAL; -EPERM a writer of a sealed buffer or of a reader; -ENOSPC the module's limit of buffers; -EMFILE, -ENOMEM.
  */
 int pinion_buffer_slice(struct pinion_buffer *buf, uint64_t offset, uint64_t bytes, uint32_t rights, struct pinion_buffer **out);
+
+struct pinion_import_opts {
+	size_t size;
+	enum pinion_hold hold; /* of a memfd, other than AUTO: that, or an error; on the module AUTO is pinned if it can be */
+};
+
+/*
+ * A buffer over memory that there is: all of a memfd, or of a dma-buf of any driver. @fd stays the caller's and may be closed.
+ * The caller owns *@out. @opts may be NULL.
+ * A memfd must be sealed with F_SEAL_SHRINK, so that no access is ever a bus fault; one of a pool of huge pages with
+ * F_SEAL_FUTURE_WRITE as well, as its writers could take pages away; and be open for reading and writing unless it is sealed
+ * against writing. Pages that are missing are made present. Who else may write it can still change it, or make holes, which
+ * read as zeros.
+ * A dma-buf that our module did not make is mapped by its exporter's grace, and no more is promised than that: bracket each
+ * use by the CPU with pinion_buffer_cpu_begin() and _end().
+ * Errors: -EINVAL not such a descriptor, or one that could shrink (the sentence says what to do), or not whole pages; -EACCES;
+ * -EOPNOTSUPP the exporter lets nobody map it, or a hold that cannot be had; -ENOMEM holes that cannot be filled, or the hold.
+ */
+int pinion_buffer_import(struct pinion_context *ctx, int fd, const struct pinion_import_opts *opts, struct pinion_buffer **out);
+
+/*
+ * Begins and ends the CPU's use of a mapping of memory that devices use as well, for reading, or with PINION_WRITE: waits for
+ * what devices do with it, and moves caches where a machine needs that (DMA_BUF_IOCTL_SYNC). Of a memfd both do nothing. Safe
+ * from any thread; they nest. -EPERM it cannot be written here; what the exporter answers.
+ */
+int pinion_buffer_cpu_begin(struct pinion_buffer *buf, uint32_t rights);
+int pinion_buffer_cpu_end(struct pinion_buffer *buf, uint32_t rights);
 
 /*
  * Sends the buffer over a connected Unix socket. @rights PINION_READ hands over a reader: of the module's memory one beside
  * writers; a memfd is sealed first. PINION_READ | PINION_WRITE hands over a writer and is -EOPNOTSUPP once the buffer is
- * sealed (a second writer beside readers needs the module).
+ * sealed (a second writer beside readers needs the module), and of a pool of huge pages. -EOPNOTSUPP too of what cannot be
+ * handed out: a slice of a memfd, a dma-buf of another driver.
  */
 int pinion_buffer_send(struct pinion_buffer *buf, int sock, uint32_t rights);
 
