@@ -38,6 +38,15 @@ struct counts_ops {
 	void (*claims)(struct counts *c, const struct counts_device *dev, struct claims_sum *sum);
 	int (*claim_of)(struct counts *c, int fd, struct counter_claim *claim);
 
+	/*
+	 * For io_uring: the open that commands which count on @lane of this context's page go to, borrowed, and the lane's name
+	 * there. A watch, the caller's, of what is in flight now (of this context, or of all): it polls readable when that is done,
+	 * and then watch_take() says how many units died. NULL on a ground where no kernel counts.
+	 */
+	int (*uring_lane)(const struct counts *c, const struct pinion_lane *lane, int *fd, uint32_t *handle);
+	int (*watch)(struct counts *c, const struct counts_device *dev, bool mine, int *fd);
+	int (*watch_take)(int fd, uint64_t *lost);
+
 	int (*flush)(struct counts *c, const struct counts_device *dev, bool mine, int64_t deadline_ns, uint64_t *lost);
 };
 

@@ -216,6 +216,17 @@ static void wake(struct counts *c, const struct counts_device *dev, const struct
 	errno = err;
 }
 
+static int uring_lane(const struct counts *c, const struct pinion_lane *lane, int *fd, uint32_t *handle)
+{
+	const struct kmod_counts *k = c->kmod;
+
+	if (!(k->device->features & PINION_FEATURE_URING))
+		return fail(EOPNOTSUPP, "the module on this kernel takes no commands of io_uring (PINION_FEATURE_URING)");
+	*fd = k->device->fd;
+	*handle = k->lane[lane - c->page->lane].handle;
+	return 0;
+}
+
 const struct counts_ops counts_kmod = {
 	.name = "kmod",
 	.device_add = kmod_device_add,
@@ -233,5 +244,8 @@ const struct counts_ops counts_kmod = {
 	.reserve = kmod_reserve,
 	.claims = kmod_claims,
 	.claim_of = kmod_claim_of,
+	.uring_lane = uring_lane,
+	.watch = kmod_watch,
+	.watch_take = kmod_watch_take,
 	.flush = kmod_flush,
 };

@@ -96,6 +96,8 @@ int kmod_reserve(struct counts *c, const struct counts_device *dev, const struct
 void kmod_claims(struct counts *c, const struct counts_device *dev, struct claims_sum *sum);
 int kmod_claim_of(struct counts *c, int fd, struct counter_claim *claim);
 
+int kmod_watch(struct counts *c, const struct counts_device *dev, bool mine, int *fd);
+int kmod_watch_take(int fd, uint64_t *lost);
 int kmod_flush(struct counts *c, const struct counts_device *dev, bool mine, int64_t deadline_ns, uint64_t *lost);
 
 #endif

@@ -5,6 +5,7 @@
  */
 #include "kmod_counts.h"
 
+#include "../advice.h"
 #include "../deadline.h"
 #include "../error.h"
 #include "kmod.h"
@@ -15,11 +16,16 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static int begin(struct counts *c, const struct counts_device *dev, uint32_t scope, int *fd)
+static uint32_t scope_of(bool mine)
+{
+	return mine ? PINION_SCOPE_SESSION : PINION_SCOPE_EVERY;
+}
+
+int kmod_watch(struct counts *c, const struct counts_device *dev, bool mine, int *fd)
 {
 	struct pinion_watch args = { .size = sizeof(args),
 				     .index = dev->index,
-				     .scope = scope,
+				     .scope = scope_of(mine),
 				     .generation = dev->generation,
 				     .cond = PINION_COND_FLUSH };
 	struct pinion_info info;
@@ -33,10 +39,8 @@ static int begin(struct counts *c, const struct counts_device *dev, uint32_t sco
 		return kmod_stale(dev);
 	case -ENOSPC:
 		if (!kmod_info(c->kmod->device->fd, &info))
-			return fail(ENOSPC,
-				    "this user waits with %u watches, as many as the module allows; as root: echo N > "
-				    "/sys/module/pinion/parameters/max_user_watches",
-				    info.user_watches);
+			return fail_advise(ENOSPC, PINION_ADVICE_MODULE_USER_LIMIT, "max_user_watches",
+					   "this user waits with %u watches, as many as the module allows", info.user_watches);
 		/* fall through */
 	default:
 		return fail_errno(-ret, "waiting for '%s'", kmod_key(c, dev).s);
@@ -78,10 +82,25 @@ static int timed_out(struct counts *c, const struct counts_device *dev, uint32_t
 		    (unsigned long long)args.high, culprit);
 }
 
+int kmod_watch_take(int fd, uint64_t *lost)
+{
+	struct pinion_event event;
+	ssize_t n;
+
+	do
+		n = read(fd, &event, sizeof(event));
+	while (n < 0 && errno == EINTR);
+	if (n != sizeof(event))
+		return fail_errno(n < 0 ? errno : EPROTO, "reading what became of a flush");
+	if (event.status)
+		return fail(ESTALE, "the device was removed while it was flushed");
+	if (lost)
+		*lost = event.lost;
+	return 0;
+}
+
 int kmod_flush(struct counts *c, const struct counts_device *dev, bool mine, int64_t deadline_ns, uint64_t *lost)
 {
-	uint32_t scope = mine ? PINION_SCOPE_SESSION : PINION_SCOPE_EVERY;
-	struct pinion_event event;
 	int fd = -1, ret;
 
 	if (!counts_device_current(dev))
@@ -91,25 +110,14 @@ int kmod_flush(struct counts *c, const struct counts_device *dev, bool mine, int
 			*lost = 0;
 		return 0;
 	}
-	ret = begin(c, dev, scope, &fd);
+	ret = kmod_watch(c, dev, mine, &fd);
 	if (ret)
 		return ret;
 	ret = await(fd, deadline_ns);
-	if (ret == -ETIMEDOUT) {
-		ret = timed_out(c, dev, scope);
-	} else if (!ret) {
-		ssize_t n;
-
-		do
-			n = read(fd, &event, sizeof(event));
-		while (n < 0 && errno == EINTR);
-		if (n != sizeof(event))
-			ret = fail_errno(errno, "reading what became of a flush");
-		else if (event.status)
-			ret = fail(ESTALE, "the device was removed while it was flushed");
-		else if (lost)
-			*lost = event.lost;
-	}
+	if (ret == -ETIMEDOUT)
+		ret = timed_out(c, dev, scope_of(mine));
+	else if (!ret)
+		ret = kmod_watch_take(fd, lost);
 	close(fd);
 	return ret;
 }
