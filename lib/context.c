@@ -7,6 +7,7 @@
 #include "provider/kmod.h"
 #include "provider/kmod_counts.h"
 #include "work/account.h"
+#include "work/engine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -127,7 +128,7 @@ PINION_API int pinion_context_info(const struct pinion_context *ctx, struct pini
 	own.ground = ctx->provider->name;
 	own.ground_why = ctx->ground_why;
 	own.dir = ctx->dir.path;
-	own.engine = "io_uring";
+	own.engine = engine_default(&own.engine_why);
 	own.counts = ctx->counts->ops->name;
 	own.apart = counts_apart(ctx->counts);
 	own.page_size = sysconf(_SC_PAGESIZE);

@@ -397,7 +397,7 @@ static int open_runs(struct load *load)
 	if (!ret)
 		ret = open_stream(dev, load->opts.io, 4, &load->runs);
 	if (!ret)
-		ret = file_open(load->fd, &load->file);
+		ret = file_open(load->fd, false, &load->file);
 	return ret;
 }
 
@@ -416,7 +416,7 @@ static void close_load(struct load *load)
 	}
 	pinion_buffer_unref(load->staging);
 	if (load->file)
-		file_close(load->file);
+		file_unref(load->file);
 	if (load->fd >= 0)
 		close(load->fd);
 }

@@ -1,352 +1,320 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The io_uring engine: one thread and one ring per stream. Reads are cut into pieces, `depth` of them in flight; a read
- * may start while the one before it is still in flight if their destinations do not touch. A call runs on this thread
- * when everything before it is done. Operations retire in order.
+ * The io_uring engine: a ring for each stream.
+ *
+ * Where the kernel counts (PINION_COUNT_CHAIN) each request is three entries. The last stays where it is in the ring until it has
+ * run, so nothing is put in its place before; see has_room().
  */
+#include "../advice.h"
+#include "../deadline.h"
 #include "../machine/ring.h"
+#include "account.h"
+#include "chain.h"
 #include "stream.h"
 
 #include <errno.h>
 #include <liburing.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
-/* So far ahead of the first unfinished operation the engine looks for reads to start. */
-#define LOOK_AHEAD 32
-/* Shorter pieces go through the page cache: there is nothing to win past it. */
-#define DIRECT_MIN 65536u
+/* So many times the entries that a chained stream can have in flight its ring has: then one slow request holds up no other. */
+#define CHAIN_ROOM 8
+/* The kernel's limit, IORING_MAX_ENTRIES. */
+#define RING_MAX 32768u
+/* How long the engine sleeps where there is no room in the ring for what would wake it. */
+#define NO_ROOM_NS 1000000
 
-struct piece {
-	struct stream_op *op; /* NULL: free */
-	char *addr;
-	uint64_t pos;
-	uint32_t len;
-	bool direct;
-};
+/* What of a piece an entry is; in the low bits of the pointer that comes back with its completion. */
+enum entry { ENTRY_IO, ENTRY_BEGIN, ENTRY_END, ENTRY_CANCEL, ENTRY_MASK = 3 };
 
 struct engine {
 	struct io_uring ring;
-	int wake_fd;
+	struct ring_buffers *buffers; /* NULL: it shall register nothing */
+	struct ring_files files;
+	uint32_t ring_entries;
+	uint32_t taken;	     /* entries so far */
 	uint64_t wake_count; /* where the wake-up is read to */
 	bool wake_armed;
-	bool sleeping; /* atomic: a submitter must write to wake_fd */
-	uint32_t in_flight;
-	struct piece *piece; /* opts.depth of them */
+	int refused; /* since a filter came over the process: what the kernel says to the ring, a number of errno */
 };
 
 static int explain(int err)
 {
-	if (err == EPERM)
-		return fail(EOPNOTSUPP, "io_uring is refused here (EPERM): by a seccomp profile, or by sysctl kernel.io_uring_disabled");
-	if (err == ENOSYS)
-		return fail(EOPNOTSUPP, "this kernel has no io_uring (ENOSYS), or a seccomp profile hides it");
+	if (ring_is_refused(err))
+		return fail_advise(EOPNOTSUPP, pinion_advice_uring(err), NULL, "io_uring is refused here: %s",
+				   strerrordesc_np(err));
 	if (err == ENOMEM)
-		return fail(ENOMEM, "no memory for an io_uring ring: some kernels count it, and every buffer that the user has registered, against "
-				    "RLIMIT_MEMLOCK (ulimit -l)");
+		return fail_advise(ENOMEM, PINION_ADVICE_URING_MEMLOCK, NULL,
+				   "no memory for an io_uring ring: some kernels count it, and every buffer that the user has "
+				   "registered, against "
+				   "RLIMIT_MEMLOCK");
 	return fail_errno(err, "setting up an io_uring ring");
 }
 
-int engine_open(struct pinion_stream *s)
+/* Entries that may be prepared at once: each piece's, a cancel of it, and the wake-up. */
+static uint32_t entries_wanted(const struct pinion_stream *s)
+{
+	uint32_t n = (s->opts.depth * (CHAIN_ENTRIES + 1) + 1) * CHAIN_ROOM;
+
+	if (s->opts.count == PINION_COUNT_CHAIN)
+		return n < RING_MAX ? n : RING_MAX;
+	return 2 * s->opts.depth + 1;
+}
+
+static int uring_open(struct pinion_stream *s)
 {
 	struct engine *e = calloc(1, sizeof(*e));
 	int ret;
 
 	if (!e)
 		return fail(ENOMEM, "no memory for a stream");
-	e->piece = calloc(s->opts.depth, sizeof(*e->piece));
-	if (!e->piece) {
-		ret = fail(ENOMEM, "no memory for a stream");
-		goto err_free;
-	}
-	e->wake_fd = eventfd(0, EFD_CLOEXEC);
-	if (e->wake_fd < 0) {
-		ret = fail_errno(errno, "making an eventfd");
-		goto err_piece;
-	}
-	ret = ring_open(s->opts.depth + 1, &e->ring);
+	ret = ring_open(entries_wanted(s), &e->ring);
 	if (ret) {
-		ret = explain(-ret);
-		goto err_wake;
+		free(e);
+		return explain(-ret);
 	}
+	ret = ring_enter(&e->ring);
+	if (ret)
+		ret = explain(-ret);
+	else if (s->opts.registered != PINION_REGISTERED_NEVER)
+		ret = ring_buffers_open(&e->ring, &s->mark, &e->buffers);
+	if (ret) {
+		io_uring_queue_exit(&e->ring);
+		free(e);
+		return ret;
+	}
+	ring_files_open(&e->files, e->ring.ring_fd);
+	e->ring_entries = io_uring_sq_space_left(&e->ring);
 	s->engine = e;
 	return 0;
-
-err_wake:
-	close(e->wake_fd);
-err_piece:
-	free(e->piece);
-err_free:
-	free(e);
-	return ret;
 }
 
-void engine_close(struct pinion_stream *s)
+static void uring_close(struct pinion_stream *s)
 {
-	struct engine *e = s->engine;
-
-	io_uring_queue_exit(&e->ring);
-	close(e->wake_fd);
-	free(e->piece);
-	free(e);
+	ring_buffers_close(s->engine->buffers);
+	ring_files_close(&s->engine->files);
+	io_uring_queue_exit(&s->engine->ring);
+	free(s->engine);
 }
 
-void engine_wake(struct pinion_stream *s)
-{
-	uint64_t one = 1;
+/* ---- entries ------------------------------------------------------------------------------------------------------- */
 
-	/* Pairs with the fence in sleep_for_work(): either the engine sees the operation or we see that it sleeps. */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&s->engine->sleeping, __ATOMIC_RELAXED))
-		while (write(s->engine->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-			;
+/* Never more are prepared than there are, so there is one. */
+static struct io_uring_sqe *take_entry(struct engine *e)
+{
+	e->taken++;
+	return io_uring_get_sqe(&e->ring);
 }
 
-/* ---- pieces -------------------------------------------------------------------------------------------------------- */
-
-static struct piece *free_piece(struct pinion_stream *s)
+/* Whether @n entries more come in the place of no last entry of a chain that has not run. */
+static bool has_room(const struct pinion_stream *s, uint32_t n)
 {
-	for (uint32_t i = 0; i < s->opts.depth; i++)
-		if (!s->engine->piece[i].op)
-			return &s->engine->piece[i];
-	return NULL;
-}
+	const struct engine *e = s->engine;
 
-/* A piece goes through the page cache, for this reason; the longest piece's is the one that is told. */
-static void buffered(struct pinion_stream *s, struct piece *p, const char *why)
-{
-	p->direct = false;
-	pthread_mutex_lock(&s->lock);
-	if (p->len >= s->why_len) {
-		s->why_len = p->len;
-		s->stats.buffered_why = why;
+	if (s->opts.count != PINION_COUNT_CHAIN)
+		return true;
+	for (uint32_t i = 0; i < s->opts.depth; i++) {
+		const struct piece *p = &s->piece[i];
+
+		if (p->op && p->entries && p->in_place && e->taken + n - 1 - p->last >= e->ring_entries)
+			return false;
 	}
-	pthread_mutex_unlock(&s->lock);
+	return true;
+}
+
+static void send_poll(struct pinion_stream *s, struct piece *p)
+{
+	struct io_uring_sqe *sqe = take_entry(s->engine);
+
+	io_uring_prep_poll_add(sqe, piece_fd(s, p), p->op->kind == OP_WRITE ? POLLOUT : POLLIN);
+	io_uring_sqe_set_data(sqe, p);
+	p->entries++;
+}
+
+/* Of what may wait for ever, as a pipe does, few requests are made, and more than the descriptor's look-up is in each. */
+static int file_slot(struct pinion_stream *s, struct piece *p, int fd)
+{
+	struct stream_file *file = p->op->file;
+
+	if (!s->engine->buffers || file->in_order)
+		return -1;
+	return ring_files_find(&s->engine->files, p->direct ? &file->direct_place : &file->place, fd);
+}
+
+static void send_io(struct pinion_stream *s, struct piece *p, unsigned int flags)
+{
+	struct io_uring_sqe *sqe = take_entry(s->engine);
+	bool reading = p->op->kind == OP_READ, registered = p->direct && !*p->unregistered;
+	int op = reading ? IORING_OP_READ : IORING_OP_WRITE, fd = piece_fd(s, p), slot = file_slot(s, p, fd);
+
+	if (registered)
+		op = reading ? IORING_OP_READ_FIXED : IORING_OP_WRITE_FIXED;
+	io_uring_prep_rw(op, sqe, fd, registered ? p->bytes.addr : p->addr, p->len, p->pos);
+	sqe->buf_index = registered ? p->bytes.slot : 0;
+	io_uring_sqe_set_data(sqe, p);
+	sqe->flags |= flags;
+	if (slot >= 0) {
+		sqe->fd = slot;
+		sqe->flags |= IOSQE_FIXED_FILE;
+	}
+	p->entries++;
+}
+
+static void send_count(struct pinion_stream *s, struct piece *p, enum entry entry, const struct chain_lane *lane)
+{
+	struct io_uring_sqe *sqe = take_entry(s->engine);
+
+	if (entry == ENTRY_BEGIN)
+		chain_begin(sqe, lane, p->len);
+	else
+		chain_end(sqe, lane, p->len, !p->in_place);
+	sqe->user_data = (uintptr_t)p | entry;
+	p->entries++;
+}
+
+static void send_chain(struct pinion_stream *s, struct piece *p, const struct chain_lane *lane)
+{
+	p->begin_res = 0;
+	/* What may not come for hours must not keep a place in the ring. */
+	p->in_place = !p->op->file->in_order;
+	p->last = s->engine->taken + CHAIN_ENTRIES - 1;
+	send_count(s, p, ENTRY_BEGIN, lane);
+	send_io(s, p, IOSQE_IO_HARDLINK);
+	send_count(s, p, ENTRY_END, lane);
 }
 
 /*
- * Cuts @p, which spans all that is wanted, to what one request can do, and decides how. Direct requests begin and end on
- * blocks and need a fitting address; the ends that do not go through the page cache.
+ * Whether no request that names a registered buffer has yet to begin: those that the kernel has been given have begun, but
+ * for what follows another in a chain.
  */
-static void shape_piece(struct pinion_stream *s, struct piece *p)
+static bool all_begun(struct pinion_stream *s)
 {
-	struct stream_file *file = p->op->file;
-	uint32_t head = p->pos % file->block, least = s->opts.io == PINION_IO_DIRECT ? file->block : DIRECT_MIN;
+	struct io_uring *ring = &s->engine->ring;
 
-	if (s->opts.io == PINION_IO_BUFFERED) {
-		buffered(s, p, "asked for");
-	} else if (file->direct_fd < 0) {
-		buffered(s, p, file->why);
-	} else if (s->opts.io == PINION_IO_AUTO && file_is_cached(file, p->pos, p->len)) {
-		buffered(s, p, "the page cache holds it");
-	} else if (p->len < least || p->len < file->block) {
-		buffered(s, p, "shorter than a direct read pays for, or the unaligned end of a file");
-	} else if (head) {
-		p->len = p->len < file->block - head ? p->len : file->block - head;
-		buffered(s, p, "the range does not begin on a block of the file");
-	} else if ((uintptr_t)p->addr % file->memory_align) {
-		buffered(s, p, "the destination is not aligned as the file in its block");
-	} else {
-		p->len -= p->len % file->block;
-		p->direct = true;
-	}
+	for (uint32_t i = 0; s->opts.count == PINION_COUNT_CHAIN && i < s->opts.depth; i++)
+		if (s->piece[i].op && s->piece[i].entries)
+			return false;
+	io_uring_submit(ring);
+	return !io_uring_sq_ready(ring);
 }
 
-static int piece_fd(const struct pinion_stream *s, const struct piece *p)
+/*
+ * The piece as registered memory: the kernel need not find and hold each page of it then. What is copied through the page
+ * cache has no such need.
+ */
+static void find_registered(struct pinion_stream *s, struct piece *p)
 {
-	const struct stream_file *file = p->op->file;
+	const struct stream_span *span = p->op->kind == OP_READ ? &p->op->to : &p->op->from;
+	struct ring_buffers *t = s->engine->buffers;
 
+	p->unregistered = "asked for";
+	if (!t)
+		return;
+	if (ring_buffers_worn(t) && all_begun(s))
+		ring_buffers_renew(t);
+	p->unregistered = ring_buffers_find(t, span->buf, span->off + (p->addr - span->addr), p->len, &p->bytes);
+}
+
+static int uring_start(struct pinion_stream *s, struct piece *p)
+{
+	bool chained = s->opts.count == PINION_COUNT_CHAIN && p->op->kind != OP_WATCH && !p->polled;
+	struct chain_lane lane;
+	int ret = 0;
+
+	p->entries = 0;
+	p->begin_res = 0;
+	p->in_place = false;
+	if (s->engine->refused)
+		return explain(s->engine->refused);
+	p->unsent = !has_room(s, chained ? CHAIN_ENTRIES : 1);
+	if (p->unsent)
+		return 0;
+	if (chained)
+		ret = chain_lane(s->dev, &lane);
+	if (ret)
+		return ret;
 	if (p->direct)
-		return file->direct_fd;
-	return s->opts.io == PINION_IO_BUFFERED || file->cached_fd < 0 ? file->fd : file->cached_fd;
+		find_registered(s, p);
+	if (chained)
+		send_chain(s, p, &lane);
+	else if (p->polled || p->op->kind == OP_WATCH)
+		send_poll(s, p);
+	else
+		send_io(s, p, 0);
+	return 0;
 }
 
-static void send_piece(struct pinion_stream *s, struct piece *p)
+/* Or the piece fails. */
+static void restart(struct pinion_stream *s, struct piece *p)
 {
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&s->engine->ring); /* depth + 1 of them: there is one */
+	int ret = uring_start(s, p);
 
-	io_uring_prep_read(sqe, piece_fd(s, p), p->addr, p->len, p->pos);
-	io_uring_sqe_set_data(sqe, p);
-	pthread_mutex_lock(&s->lock);
-	s->stats.reads++;
-	pthread_mutex_unlock(&s->lock);
+	if (ret)
+		schedule_failed(s, p, ret);
 }
 
-/* Starts as much of @op as there are free pieces; true when all of it is on its way. */
-static bool issue_read(struct pinion_stream *s, struct stream_op *op)
+static void send_waiting(struct pinion_stream *s)
 {
-	while (op->issued < op->len && !op->err) {
-		struct piece *p = free_piece(s);
-		uint64_t left = op->len - op->issued, to_edge;
+	for (uint32_t i = 0; s->opts.count == PINION_COUNT_CHAIN && i < s->opts.depth; i++) {
+		struct piece *p = &s->piece[i];
 
-		/* Two requests to a pipe would share out what it holds as it comes. */
-		if (!p || (op->file->in_order && op->in_flight))
-			return false;
-		p->op = op;
-		p->pos = op->pos + op->issued;
-		p->addr = op->addr + op->issued;
-		to_edge = s->opts.piece - p->pos % s->opts.piece;
-		p->len = left < to_edge ? left : to_edge;
-		shape_piece(s, p);
-		send_piece(s, p);
-		op->issued += p->len;
-		op->in_flight++;
-		s->engine->in_flight++;
-	}
-	return true;
-}
-
-static void finish_piece(struct pinion_stream *s, struct piece *p)
-{
-	p->op->in_flight--;
-	s->engine->in_flight--;
-	p->op = NULL;
-}
-
-static void fail_piece(struct pinion_stream *s, struct piece *p, int err)
-{
-	struct stream_op *op = p->op;
-
-	if (!op->err) {
-		if (err == ENODATA)
-			op->err = fail(ENODATA, "the file ends at %llu, the read wants bytes up to %llu",
-				       (unsigned long long)file_end(op->file, p->pos), (unsigned long long)(op->pos + op->len));
-		else
-			op->err = fail_errno(err, "reading %u bytes at offset %llu", p->len, (unsigned long long)p->pos);
-		sentence_get(op->sentence);
-	}
-	finish_piece(s, p);
-}
-
-/* The kernel has answered for @p. */
-static void piece_done(struct pinion_stream *s, struct piece *p, int res)
-{
-	/* Of anything but a regular file EAGAIN means that the caller wants no waiting. */
-	if (res == -EINTR || (res == -EAGAIN && p->op->file->regular)) {
-		send_piece(s, p);
-		return;
-	}
-	if (res == -EINVAL && p->direct) {
-		/* The file system said it could and then could not, or only for other lengths. */
-		buffered(s, p, "the file system refused a direct read");
-		send_piece(s, p);
-		return;
-	}
-	if (res <= 0) {
-		fail_piece(s, p, res ? -res : ENODATA);
-		return;
-	}
-	pthread_mutex_lock(&s->lock);
-	*(p->direct ? &s->stats.direct_bytes : &s->stats.buffered_bytes) += res;
-	s->stats.short_reads += (uint32_t)res < p->len;
-	pthread_mutex_unlock(&s->lock);
-	p->pos += res;
-	p->addr += res;
-	p->len -= res;
-	if (p->len == 0) {
-		finish_piece(s, p);
-		return;
-	}
-	/* A direct read that was cut off its block goes on through the page cache. */
-	if (p->direct && (p->pos % p->op->file->block || p->len % p->op->file->block))
-		p->direct = false;
-	send_piece(s, p);
-}
-
-/* ---- the queue ----------------------------------------------------------------------------------------------------- */
-
-static bool touches(const struct stream_op *a, const struct stream_op *b)
-{
-	return a->buf == b->buf && a->off < b->off + b->len && b->off < a->off + a->len;
-}
-
-/* Whether read @op may start while those from @head up to it are unfinished. */
-static bool may_overtake(const struct stream_op *head, const struct stream_op *op)
-{
-	/* Another descriptor may lead to the same pipe, so no read of one overtakes anything. */
-	if (head != op && op->file->in_order)
-		return false;
-	for (; head != op; head = head->next)
-		if (head->kind != OP_READ || touches(head, op))
-			return false;
-	return true;
-}
-
-/* The next operation, or NULL; the queue grows at its end while the engine works. */
-static struct stream_op *next_of(struct pinion_stream *s, struct stream_op *op)
-{
-	pthread_mutex_lock(&s->lock);
-	op = op ? op->next : s->head;
-	pthread_mutex_unlock(&s->lock);
-	return op;
-}
-
-static void issue_reads(struct pinion_stream *s, struct stream_op *head)
-{
-	struct stream_op *op = head;
-
-	for (unsigned int i = 0; op && i < LOOK_AHEAD; i++) {
-		if (op->kind != OP_READ || !may_overtake(head, op) || !issue_read(s, op))
-			return;
-		op = next_of(s, op);
+		if (p->op && p->unsent)
+			restart(s, p);
 	}
 }
 
-static void run_call(struct stream_op *op)
-{
-	op->called = true;
-	sentence_set("");
-	op->err = op->fn(op->arg);
-	if (op->err) {
-		sentence_get(op->sentence);
-		if (!*op->sentence)
-			fail_errno(-op->err, "the function that was called"), sentence_get(op->sentence);
-	}
-}
-
-static bool is_done(const struct stream_op *op)
-{
-	if (op->kind == OP_CALL)
-		return op->called;
-	return op->in_flight == 0 && (op->issued == op->len || op->err);
-}
-
-/* Retires what is done and starts what can be; false when there is nothing left to do but wait. */
-static bool advance(struct pinion_stream *s)
-{
-	struct stream_op *head = next_of(s, NULL);
-
-	if (!head)
-		return false;
-	if (s->failed && head->in_flight == 0 && !is_done(head)) {
-		head->err = -ECANCELED;
-		stream_retire(s, head);
-		return true;
-	}
-	if (head->kind == OP_CALL && !s->failed)
-		run_call(head);
-	else if (!s->failed)
-		issue_reads(s, head);
-	if (!is_done(head))
-		return false;
-	stream_retire(s, head);
-	return true;
-}
-
-/* ---- the thread ---------------------------------------------------------------------------------------------------- */
-
-static void arm_wake(struct engine *e)
+/* A read or write that the kernel is in the middle of may end by itself all the same. */
+static bool uring_cancel(struct pinion_stream *s, struct piece *p)
 {
 	struct io_uring_sqe *sqe;
 
-	if (e->wake_armed)
+	if (p->unsent) {
+		p->unsent = p->polled = false;
+		schedule_done(s, p, -ECANCELED);
+		return true;
+	}
+	if (!has_room(s, 1))
+		return false;
+	sqe = take_entry(s->engine);
+	io_uring_prep_cancel64(sqe, (uintptr_t)p | ENTRY_IO, 0);
+	sqe->user_data = ENTRY_CANCEL;
+	return true;
+}
+
+/* ---- completions --------------------------------------------------------------------------------------------------- */
+
+/* The I/O itself, or the poll before it, has been answered for. A cancel that came between the two is not sent again. */
+static void io_answered(struct pinion_stream *s, struct piece *p)
+{
+	bool was_polled = p->polled;
+
+	/* A descriptor with O_NONBLOCK is waited for, on whatever kernel. */
+	p->polled = !was_polled && p->res == -EAGAIN && p->op->file && p->op->file->in_order;
+	if (!p->polled && (!was_polled || p->res < 0))
+		schedule_done(s, p, p->res);
+	else if (p->op->err)
+		schedule_done(s, p, -ECANCELED);
+	else
+		restart(s, p);
+}
+
+/* An entry of @p has completed. */
+static void entry_done(struct pinion_stream *s, struct piece *p, enum entry entry, int res)
+{
+	if (entry == ENTRY_IO)
+		p->res = res;
+	else if (entry == ENTRY_BEGIN)
+		p->begin_res = res;
+	if (--p->entries)
 		return;
-	sqe = io_uring_get_sqe(&e->ring);
-	io_uring_prep_read(sqe, e->wake_fd, &e->wake_count, sizeof(e->wake_count), 0);
-	io_uring_sqe_set_data(sqe, NULL);
-	e->wake_armed = true;
+	/* That the end did not count means that the device went, and the unit with it. */
+	if (p->begin_res < 0)
+		schedule_failed(s, p,
+				fail_errno(-p->begin_res, "counting %u bytes on device '%s' in the kernel", p->len, s->dev->key));
+	else
+		io_answered(s, p);
 }
 
 static void reap(struct pinion_stream *s)
@@ -355,55 +323,113 @@ static void reap(struct pinion_stream *s)
 	struct io_uring_cqe *cqe;
 
 	while (!io_uring_peek_cqe(&e->ring, &cqe)) {
-		struct piece *p = io_uring_cqe_get_data(cqe);
+		struct piece *p = (struct piece *)(uintptr_t)(cqe->user_data & ~(uint64_t)ENTRY_MASK);
+		enum entry entry = cqe->user_data & ENTRY_MASK;
 		int res = cqe->res;
 
 		io_uring_cqe_seen(&e->ring, cqe);
 		if (p)
-			piece_done(s, p, res);
-		else
+			entry_done(s, p, entry, res);
+		else if (entry == ENTRY_IO)
 			e->wake_armed = false;
 	}
 }
 
-/* Hands what was prepared to the kernel and sleeps until something completes or something is submitted. */
-static void sleep_for_work(struct pinion_stream *s, uint64_t seen)
+static void arm_wake(struct pinion_stream *s)
 {
 	struct engine *e = s->engine;
-	bool idle;
+	struct io_uring_sqe *sqe;
 
-	arm_wake(e);
-	__atomic_store_n(&e->sleeping, true, __ATOMIC_RELAXED);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	pthread_mutex_lock(&s->lock);
-	/* By number: the memory of an operation that was seen and is done may be that of the next one. */
-	idle = s->submitted == seen && !(s->stop && !s->head);
-	pthread_mutex_unlock(&s->lock);
-	if (idle)
-		io_uring_submit_and_wait(&e->ring, 1);
-	else
-		io_uring_submit(&e->ring);
-	__atomic_store_n(&e->sleeping, false, __ATOMIC_RELAXED);
+	if (e->wake_armed || !has_room(s, 1))
+		return;
+	sqe = take_entry(e);
+	io_uring_prep_read(sqe, s->wake_fd, &e->wake_count, sizeof(e->wake_count), 0);
+	io_uring_sqe_set_data(sqe, NULL);
+	e->wake_armed = true;
 }
 
-void *engine_main(void *stream)
+/* Hands on what was prepared and sleeps. What the ring says. */
+static int sleep_until(struct engine *e, int64_t deadline_ns)
 {
-	struct pinion_stream *s = stream;
-	struct engine *e = s->engine;
-	bool stop = false;
+	int64_t left = deadline_ns == PINION_FOREVER ? PINION_FOREVER : deadline_ns <= 0 ? 0 : deadline_ns - deadline_now();
+	struct __kernel_timespec limit;
+	struct io_uring_cqe *cqe;
 
-	while (!stop || e->in_flight) {
-		uint64_t seen;
+	if (left == PINION_FOREVER && e->wake_armed)
+		return io_uring_submit_and_wait(&e->ring, 1);
+	left = !e->wake_armed && left > NO_ROOM_NS ? NO_ROOM_NS : left < 0 ? 0 : left;
+	limit.tv_sec = left / 1000000000;
+	limit.tv_nsec = left % 1000000000;
+	return io_uring_submit_and_wait_timeout(&e->ring, &cqe, 1, &limit, NULL);
+}
 
-		pthread_mutex_lock(&s->lock);
-		seen = s->submitted;
-		stop = s->stop && !s->head;
-		pthread_mutex_unlock(&s->lock);
-		while (advance(s))
-			;
-		if (!stop || e->in_flight)
-			sleep_for_work(s, seen);
-		reap(s);
+/* ---- a ring that is refused when it is in use ---------------------------------------------------------------------- */
+
+/* The last entry that the kernel was not given, taken back, in *@data; false: there is none. */
+static bool take_back(struct engine *e, uint64_t *data)
+{
+	struct io_uring_sq *sq = &e->ring.sq;
+
+	if (sq->sqe_tail == io_uring_smp_load_acquire(sq->khead))
+		return false;
+	*data = sq->sqes[--sq->sqe_tail & *sq->kring_mask].user_data;
+	sq->sqe_head = sq->sqe_tail;
+	io_uring_smp_store_release(sq->ktail, sq->sqe_tail);
+	return true;
+}
+
+/* Fails what the kernel was not given. Whether there was anything. */
+static bool fail_unsent(struct pinion_stream *s)
+{
+	bool any = false;
+	uint64_t data;
+
+	for (; take_back(s->engine, &data); any = true) {
+		struct piece *p = (struct piece *)(uintptr_t)(data & ~(uint64_t)ENTRY_MASK);
+
+		if (p && !--p->entries)
+			schedule_failed(s, p, explain(s->engine->refused));
+		else if (!p && data == ENTRY_IO)
+			s->engine->wake_armed = false;
 	}
-	return NULL;
+	return any;
 }
+
+/* As sleep_until(). What the kernel was given before ends as ever, and shows on the ring's descriptor. */
+static void sleep_outside(struct pinion_stream *s, int64_t deadline_ns)
+{
+	struct engine *e = s->engine;
+	struct pollfd p[] = { { .fd = e->ring.ring_fd, .events = POLLIN }, { .fd = s->wake_fd, .events = POLLIN } };
+	struct timespec limit = deadline_timespec(deadline_ns <= 0 ? 0 : deadline_ns - deadline_now());
+	uint64_t count;
+
+	/* A read of the wake-up that the kernel has is what takes it. */
+	if (ppoll(p, e->wake_armed ? 1 : 2, deadline_ns == PINION_FOREVER ? NULL : &limit, NULL) > 0 && p[1].revents)
+		(void)!read(s->wake_fd, &count, sizeof(count));
+}
+
+static void uring_wait(struct pinion_stream *s, bool idle, int64_t deadline_ns)
+{
+	struct engine *e = s->engine;
+	int ret = 0;
+
+	send_waiting(s);
+	if (!e->refused) {
+		arm_wake(s);
+		ret = idle ? sleep_until(e, deadline_ns) : io_uring_submit(&e->ring);
+	}
+	if (ret < 0 && ring_is_refused(-ret))
+		e->refused = -ret;
+	if (e->refused && !fail_unsent(s) && idle)
+		sleep_outside(s, deadline_ns);
+	reap(s);
+}
+
+const struct engine_ops engine_uring = {
+	.name = "io_uring",
+	.open = uring_open,
+	.close = uring_close,
+	.start = uring_start,
+	.cancel = uring_cancel,
+	.wait = uring_wait,
+};

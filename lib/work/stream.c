@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 #include "stream.h"
 
+#include "../advice.h"
 #include "../deadline.h"
 #include "account.h"
+#include "chain.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
-static int stream_check(const struct pinion_stream *s)
+int stream_check(const struct pinion_stream *s)
 {
 	return process_is_maker(&s->mark) ? 0 : process_fail("stream");
 }
@@ -29,13 +32,18 @@ static int check_opts(const struct pinion_stream_opts *opts)
 		return fail(EINVAL, "pinion_stream_opts.piece is %u, it must be a multiple of 4096 up to 1 GiB", opts->piece);
 	if (opts->io > PINION_IO_DIRECT)
 		return fail(EINVAL, "pinion_stream_opts.io is %d, not one of enum pinion_io", opts->io);
+	if (opts->count > PINION_COUNT_CHAIN)
+		return fail(EINVAL, "pinion_stream_opts.count is %d, not one of enum pinion_count_by", opts->count);
+	if (opts->registered > PINION_REGISTERED_NEVER)
+		return fail(EINVAL, "pinion_stream_opts.registered is %d, not one of enum pinion_registered",
+			    opts->registered);
 	return 0;
 }
 
 static void *thread_main(void *stream)
 {
 	prctl(PR_SET_NAME, "pinion-stream");
-	return engine_main(stream);
+	return schedule_main(stream);
 }
 
 static int start_thread(struct pinion_stream *s)
@@ -47,7 +55,7 @@ static int start_thread(struct pinion_stream *s)
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = pthread_create(&s->thread, NULL, thread_main, s);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return err ? fail_errno(err, "starting a stream's thread") : 0;
+	return err ? fail_thread(err, "starting a stream's thread") : 0;
 }
 
 static void init_sync(struct pinion_stream *s)
@@ -61,6 +69,55 @@ static void init_sync(struct pinion_stream *s)
 	pthread_condattr_destroy(&attr);
 }
 
+/* The caller's options, checked, with defaults for what is 0, as in a struct that was zeroed. */
+static int take_opts(struct pinion_stream *s, const struct pinion_stream_opts *opts)
+{
+	int ret;
+
+	s->opts = (struct pinion_stream_opts){ .size = sizeof(s->opts) };
+	ret = opts_in(&s->opts, sizeof(s->opts), opts, "pinion_stream_opts");
+	if (ret)
+		return ret;
+	s->opts.capacity = s->opts.capacity ? s->opts.capacity : 256;
+	s->opts.depth = s->opts.depth ? s->opts.depth : 4;
+	s->opts.piece = s->opts.piece ? s->opts.piece : 4u << 20;
+	ret = check_opts(&s->opts);
+	if (!ret && s->opts.count == PINION_COUNT_CHAIN)
+		ret = chain_check(s->dev);
+	/* Documentation/counters.md, "Streams": chains cost more, and everybody who reads the counts too. */
+	if (s->opts.count == PINION_COUNT_AUTO)
+		s->opts.count = PINION_COUNT_PAGE;
+	return ret;
+}
+
+static int open_engine(struct pinion_stream *s)
+{
+	int ret;
+
+	s->piece = calloc(s->opts.depth, sizeof(*s->piece));
+	if (!s->piece)
+		return fail(ENOMEM, "no memory for a stream");
+	s->wake_fd = eventfd(0, EFD_CLOEXEC);
+	if (s->wake_fd < 0) {
+		ret = fail_errno(errno, "making an eventfd");
+		goto err_piece;
+	}
+	ret = engine_open(s);
+	if (!ret)
+		return 0;
+	close(s->wake_fd);
+err_piece:
+	free(s->piece);
+	return ret;
+}
+
+static void close_engine(struct pinion_stream *s)
+{
+	s->ops->close(s);
+	close(s->wake_fd);
+	free(s->piece);
+}
+
 PINION_API int pinion_stream_new(struct pinion_device *dev, const struct pinion_stream_opts *opts, struct pinion_stream **out)
 {
 	struct pinion_stream *s;
@@ -71,21 +128,17 @@ PINION_API int pinion_stream_new(struct pinion_device *dev, const struct pinion_
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return fail(ENOMEM, "no memory for a stream");
-	s->opts = (struct pinion_stream_opts){ .size = sizeof(s->opts), .capacity = 256, .depth = 4, .piece = 4u << 20 };
-	ret = opts_in(&s->opts, sizeof(s->opts), opts, "pinion_stream_opts");
-	/* 0 in a struct that was zeroed means the default, as NULL does. */
-	s->opts.capacity = s->opts.capacity ? s->opts.capacity : 256;
-	s->opts.depth = s->opts.depth ? s->opts.depth : 4;
-	s->opts.piece = s->opts.piece ? s->opts.piece : 4u << 20;
-	if (!ret)
-		ret = check_opts(&s->opts);
+	s->dev = dev;
+	ret = take_opts(s, opts);
 	if (ret)
 		goto err_free;
-	s->dev = dev;
 	s->mark = dev->mark;
-	s->stats.buffered_why = "";
+	s->event_fd = -1;
+	s->next_deadline_ns = PINION_FOREVER;
+	s->stats.buffered_why = s->stats.unregistered_why = "";
+	s->stats.count = s->opts.count;
 	init_sync(s);
-	ret = engine_open(s);
+	ret = open_engine(s);
 	if (ret)
 		goto err_sync;
 	ret = start_thread(s);
@@ -95,7 +148,7 @@ PINION_API int pinion_stream_new(struct pinion_device *dev, const struct pinion_
 	return 0;
 
 err_engine:
-	engine_close(s);
+	close_engine(s);
 err_sync:
 	pthread_cond_destroy(&s->progress);
 	pthread_mutex_destroy(&s->lock);
@@ -104,22 +157,27 @@ err_free:
 	return ret;
 }
 
-static void file_unref(struct stream_file *file)
+static void span_let_go(struct stream_span *span)
 {
-	if (file && --file->refs == 0)
-		file_close(file);
+	if (!span->buf)
+		return;
+	pinion_buffer_unmap(span->buf, span->access);
+	pinion_buffer_unref(span->buf);
+	span->buf = NULL;
 }
 
-static void op_let_go(struct stream_op *op)
+void op_let_go(struct stream_op *op)
 {
-	if (op->buf) {
-		pinion_buffer_unmap(op->buf, PINION_READ | PINION_WRITE);
-		pinion_buffer_unref(op->buf);
-	}
-	op->buf = NULL;
+	span_let_go(&op->to);
+	span_let_go(&op->from);
+	if (op->watch >= 0)
+		close(op->watch);
+	op->watch = -1;
+	file_unref(op->file);
+	op->file = NULL;
 }
 
-static void op_free(struct stream_op *op)
+void op_free(struct stream_op *op)
 {
 	op_let_go(op);
 	free(op);
@@ -131,142 +189,47 @@ PINION_API void pinion_stream_free(struct pinion_stream *s)
 		return;
 	if (stream_check(s)) {
 		/* A child: the thread is not here, and the queue may have been caught half changed. */
-		engine_close(s);
+		close_engine(s);
+		if (s->event_fd >= 0)
+			close(s->event_fd);
+		free(s);
 		return;
 	}
 	pthread_mutex_lock(&s->lock);
 	s->stop = true;
+	stream_event(s);
 	pthread_mutex_unlock(&s->lock);
-	engine_wake(s);
 	pthread_join(s->thread, NULL);
-	engine_close(s);
 	file_unref(s->file);
+	close_engine(s);
+	if (s->event_fd >= 0)
+		close(s->event_fd);
 	pthread_cond_destroy(&s->progress);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }
 
-/* ---- submit -------------------------------------------------------------------------------------------------------- */
-
-static int op_new(enum op_kind kind, struct stream_op **out)
+bool stream_note(struct pinion_stream *s)
 {
-	struct stream_op *op = calloc(1, sizeof(*op));
+	bool slept = s->sleeping;
 
-	if (!op)
-		return fail(ENOMEM, "no memory for an operation");
-	op->kind = kind;
-	*out = op;
-	return 0;
+	s->events++;
+	s->sleeping = false;
+	return slept;
 }
 
-/* Counts the operation, then makes it visible to the engine. Waits while the stream is full. Consumes @op on failure too. */
-static int submit(struct pinion_stream *s, struct stream_op *op, uint64_t *seq)
+/* An eventfd counts until it is read; at its most it stays readable. */
+static void add_one(int event_fd)
 {
-	int ret = pinion_work_begin(s->dev, op->len, &op->ticket);
+	uint64_t one = 1;
 
-	pthread_mutex_lock(&s->lock);
-	if (ret) {
-		file_unref(op->file);
-		pthread_mutex_unlock(&s->lock);
-		op_free(op);
-		return ret;
-	}
-	while (s->pending >= s->opts.capacity)
-		pthread_cond_wait(&s->progress, &s->lock);
-	op->seq = ++s->submitted;
-	if (s->tail)
-		s->tail->next = op;
-	else
-		s->head = op;
-	s->tail = op;
-	s->pending++;
-	if (seq)
-		*seq = op->seq;
-	pthread_mutex_unlock(&s->lock);
-	engine_wake(s);
-	return 0;
+	while (write(event_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
 }
 
-/* The file of the operation before, or a new one. */
-static int take_file(struct pinion_stream *s, int fd, struct stream_file **out)
+void stream_wake(struct pinion_stream *s)
 {
-	struct stream_file *file;
-	int ret;
-
-	pthread_mutex_lock(&s->lock);
-	if (!s->file || !file_is(s->file, fd)) {
-		ret = file_open(fd, &file);
-		if (ret) {
-			pthread_mutex_unlock(&s->lock);
-			return ret;
-		}
-		file_unref(s->file);
-		s->file = file;
-	}
-	s->file->refs++;
-	*out = s->file;
-	pthread_mutex_unlock(&s->lock);
-	return 0;
-}
-
-static int check_read(struct pinion_buffer *buf, uint64_t off, uint64_t foff, uint64_t len)
-{
-	uint64_t end, size = pinion_buffer_size(buf);
-
-	if (__builtin_add_overflow(off, len, &end) || end > size)
-		return fail(EINVAL, "a read of %llu bytes at %llu does not fit the buffer of %llu bytes", (unsigned long long)len,
-			    (unsigned long long)off, (unsigned long long)size);
-	if (__builtin_add_overflow(foff, len, &end) || end > INT64_MAX)
-		return fail(EOVERFLOW, "a read of %llu bytes at file offset %llu ends past what a file can hold",
-			    (unsigned long long)len, (unsigned long long)foff);
-	return 0;
-}
-
-PINION_API int pinion_stream_read(struct pinion_stream *s, struct pinion_buffer *buf, uint64_t off, int fd, uint64_t foff,
-				  uint64_t len, uint64_t *seq)
-{
-	struct stream_op *op = NULL;
-	void *base;
-	int ret = stream_check(s);
-
-	if (!ret)
-		ret = check_read(buf, off, foff, len);
-	if (!ret)
-		ret = op_new(OP_READ, &op);
-	if (ret)
-		return ret;
-	ret = pinion_buffer_map(buf, PINION_READ | PINION_WRITE, &base);
-	if (ret) {
-		free(op);
-		return ret;
-	}
-	op->buf = pinion_buffer_ref(buf);
-	ret = take_file(s, fd, &op->file);
-	if (ret) {
-		op_free(op);
-		return ret;
-	}
-	op->addr = (char *)base + off;
-	op->off = off;
-	op->pos = foff;
-	op->len = len;
-	return submit(s, op, seq);
-}
-
-PINION_API int pinion_stream_call(struct pinion_stream *s, pinion_call_fn fn, void *arg, uint64_t *seq)
-{
-	struct stream_op *op = NULL;
-	int ret = stream_check(s);
-
-	if (!ret && !fn)
-		ret = fail(EINVAL, "a call needs a function");
-	if (!ret)
-		ret = op_new(OP_CALL, &op);
-	if (ret)
-		return ret;
-	op->fn = fn;
-	op->arg = arg;
-	return submit(s, op, seq);
+	add_one(s->wake_fd);
 }
 
 /* ---- results ------------------------------------------------------------------------------------------------------- */
@@ -281,6 +244,7 @@ static void record_failure(struct pinion_stream *s, const struct stream_op *op)
 		return;
 	}
 	f = &s->failure[s->failures];
+	s->forgotten = f->cancelled;
 	s->failures = (s->failures + 1) % STREAM_FAILURES;
 	f->seq = f->cancelled = op->seq;
 	f->err = op->err;
@@ -288,9 +252,13 @@ static void record_failure(struct pinion_stream *s, const struct stream_op *op)
 	s->failed = true;
 }
 
-void stream_retire(struct pinion_stream *s, struct stream_op *op)
+void stream_retire(struct pinion_stream *s, struct stream_op *op, bool unrun)
 {
 	pthread_mutex_lock(&s->lock);
+	if (unrun && !s->failed) {
+		pthread_mutex_unlock(&s->lock);
+		return;
+	}
 	/* What ran ahead of a failure is not reported as done either. */
 	if (s->failed)
 		op->err = -ECANCELED;
@@ -299,16 +267,18 @@ void stream_retire(struct pinion_stream *s, struct stream_op *op)
 	s->head = op->next;
 	if (!s->head)
 		s->tail = NULL;
-	file_unref(op->file);
 	pthread_mutex_unlock(&s->lock);
 
 	/* Whoever sees the operation done must see it counted down, and its buffer free. */
-	pinion_work_end(&op->ticket);
+	if (op->ticket.state)
+		pinion_work_end(&op->ticket);
 	op_let_go(op);
 	pthread_mutex_lock(&s->lock);
 	s->done = op->seq;
 	s->pending--;
 	pthread_cond_broadcast(&s->progress);
+	if (s->event_fd >= 0)
+		add_one(s->event_fd);
 	pthread_mutex_unlock(&s->lock);
 	free(op);
 }
@@ -328,8 +298,7 @@ static int wait_done(struct pinion_stream *s, uint64_t seq, int64_t deadline_ns)
 	return 0;
 }
 
-/* Under lock. */
-static int result_of(struct pinion_stream *s, uint64_t seq)
+int stream_result(struct pinion_stream *s, uint64_t seq)
 {
 	for (uint32_t i = 0; i < STREAM_FAILURES; i++) {
 		const struct stream_failure *f = &s->failure[i];
@@ -341,6 +310,10 @@ static int result_of(struct pinion_stream *s, uint64_t seq)
 		return fail(ECANCELED, "operation %llu was not run, because %llu failed: %s", (unsigned long long)seq,
 			    (unsigned long long)f->seq, f->sentence);
 	}
+	if (seq <= s->forgotten)
+		return fail(EOVERFLOW,
+			    "operation %llu is done, and whether it failed is not known any more: %d later ones have failed",
+			    (unsigned long long)seq, STREAM_FAILURES);
 	return 0;
 }
 
@@ -357,7 +330,7 @@ PINION_API int pinion_stream_wait(struct pinion_stream *s, uint64_t seq, int64_t
 	else
 		ret = wait_done(s, seq, deadline_ns);
 	if (!ret)
-		ret = result_of(s, seq);
+		ret = stream_result(s, seq);
 	pthread_mutex_unlock(&s->lock);
 	return ret;
 }

@@ -24,7 +24,7 @@ struct pinion_context_info {
 	size_t size;		/* set by the caller */
 	const char *ground;	/* where new buffers come from: "kmod" or "memfd"; borrowed, static */
 	const char *dir;	/* the runtime directory; borrowed until pinion_close() */
-	const char *engine;	/* what streams run on: "io_uring"; borrowed, static */
+	const char *engine;	/* what new streams run on: "io_uring", "threads", or "none" can be made now; borrowed, static */
 	uint32_t page_size;	/* bytes of a small page */
 	uint32_t huge_size;	/* bytes of a huge page that shared memory may get here, 0: none */
 	const char *huge_why;	/* why huge_size is what it is; borrowed, static */
@@ -32,6 +32,7 @@ struct pinion_context_info {
 	const char *ground_why; /* why the ground is not the module; "" on it; borrowed until pinion_close() */
 	const char *counts;	/* where devices, counts and claims are: "kmod" or "memfd"; borrowed, static */
 	uint32_t apart;		/* living contexts of the directory whose counts are on the other, so that neither sees the other's */
+	const char *engine_why; /* why the engine is not io_uring; "" if it is; borrowed, static */
 };
 
 /*

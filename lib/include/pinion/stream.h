@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* stream: an in-order queue of reads and host functions on io_uring; each operation counts as a unit of its device. */
+/*
+ * stream: an in-order queue of reads, writes, copies and host functions; each operation counts as a unit of its device. What a
+ * stream does its I/O with is its engine: io_uring, or threads where that is refused, with the same results. A stream is used by
+ * one thread at a time, but for pinion_stream_cancel().
+ */
 #ifndef PINION_STREAM_H
 #define PINION_STREAM_H
 
+#include <pinion/device.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,7 +16,6 @@ extern "C" {
 #endif
 
 struct pinion_buffer;
-struct pinion_device;
 struct pinion_stream;
 
 enum pinion_io {
@@ -20,30 +24,65 @@ enum pinion_io {
 	PINION_IO_DIRECT,   /* direct wherever alignment allows; the unaligned ends go through the page cache */
 };
 
+/*
+ * Who counts what a stream reads, on its device. PAGE: each operation is a unit from its submission until it is done, by stores
+ * to the context's counter page. CHAIN: each request that the kernel is given is a unit, of as many bytes, from when the
+ * kernel begins it until it is done, by the kernel itself (the module's io_uring commands); what waits in the stream is no unit
+ * yet, and calls are counted as with PAGE. AUTO: PAGE, which costs less on every ground.
+ */
+enum pinion_count_by {
+	PINION_COUNT_AUTO,
+	PINION_COUNT_PAGE,
+	PINION_COUNT_CHAIN,
+};
+
+/*
+ * Whether requests past the page cache name registered buffers, which spares the kernel finding and holding each page. AUTO:
+ * wherever that costs no charge against RLIMIT_MEMLOCK: of buffers whose hold is REGISTERED and of which no descriptor that
+ * may write was handed out, on kernels whose rings can share a registration (Linux 6.12). Requests on one file name a registered
+ * file from the eighth on. NEVER: neither, by this stream.
+ */
+enum pinion_registered {
+	PINION_REGISTERED_AUTO,
+	PINION_REGISTERED_NEVER,
+};
+
 struct pinion_stream_opts {
 	size_t size;
 	uint32_t capacity; /* operations queued at once, default 256; submitting one more waits */
-	uint32_t depth;	   /* pieces of reads in flight at once, default 4 */
+	uint32_t depth;	   /* pieces of operations in flight at once, default 4 */
 	uint32_t piece;	   /* bytes of a piece, a multiple of 4096, default 4 MiB */
 	enum pinion_io io;
+	enum pinion_count_by count;
+	enum pinion_registered registered;
 };
 
 /* What the stream has done so far. */
 struct pinion_stream_stats {
 	size_t size; /* set by the caller */
-	uint64_t direct_bytes;
+	uint64_t direct_bytes; /* read or written past the page cache, and through it */
 	uint64_t buffered_bytes;
 	uint64_t reads;	      /* read requests handed to the kernel */
-	uint64_t short_reads; /* of them, those that returned less and were continued */
+	uint64_t short_reads; /* requests that moved less than they asked for and were continued */
 	const char *buffered_why; /* why the longest piece that went through the page cache did; "" if none did; static */
+	enum pinion_count_by count; /* what is in force: never AUTO */
+	uint64_t writes;	    /* write requests handed to the kernel */
+	const char *engine;	    /* "io_uring" or "threads"; static */
+	const char *engine_why;	    /* why it is not io_uring; "" if it is; static */
+	uint64_t registered_bytes;  /* of direct_bytes, in requests on registered buffers */
+	const char *unregistered_why; /* why the longest other request past the page cache was not; "" if none was; static */
 };
 
 /* A host function: 0 or -errno, which becomes the operation's result. Runs on the stream's thread; must not call the stream. */
 typedef int (*pinion_call_fn)(void *arg);
 
 /*
- * Makes a stream whose operations are counted on @dev. Starts one thread. The caller owns *@out.
- * Errors: -EOPNOTSUPP io_uring is refused here (the sentence says by what); -EINVAL; -ENOMEM.
+ * Makes a stream whose operations are counted on @dev. Starts one thread, which blocks every signal. The caller owns *@out.
+ * The engine is io_uring, or threads where io_uring is refused or there is no memory for a ring; $PINION_ENGINE ("uring",
+ * "threads") decides otherwise. Where a seccomp filter takes io_uring away later, what the stream reads and writes from then on
+ * fails with -EOPNOTSUPP. Errors: -EOPNOTSUPP io_uring is refused here (the sentence says by what) and PINION_ENGINE or
+ * PINION_COUNT_CHAIN asks for it, or PINION_COUNT_CHAIN and nothing here counts so; -EINVAL; -ENOMEM; with PINION_COUNT_CHAIN
+ * also -ENODATA a synchronous device; -ESTALE.
  */
 int pinion_stream_new(struct pinion_device *dev, const struct pinion_stream_opts *opts, struct pinion_stream **out);
 
@@ -58,12 +97,32 @@ void pinion_stream_free(struct pinion_stream *s);
  */
 int pinion_stream_read(struct pinion_stream *s, struct pinion_buffer *buf, uint64_t off, int fd, uint64_t foff, uint64_t len, uint64_t *seq);
 
+/*
+ * Writes @len bytes at @off of @buf to file @fd from @foff on (to its end, where the descriptor has O_APPEND). What the stream
+ * holds, and results, are as of a read: -ENOSPC, -EDQUOT, -EFBIG, -EPIPE, -EIO and others of write(2), by name. What was written
+ * before a failure stays. It is as durable as after write(2): fsync() in a call makes it last.
+ */
+int pinion_stream_write(struct pinion_stream *s, struct pinion_buffer *buf, uint64_t off, int fd, uint64_t foff, uint64_t len, uint64_t *seq);
+
+/* Copies @len bytes of @from to @to; the ranges must not overlap in one buffer. By the process's workers, in pieces. */
+int pinion_stream_copy(struct pinion_stream *s, struct pinion_buffer *to, uint64_t to_off, struct pinion_buffer *from, uint64_t from_off,
+		       uint64_t len, uint64_t *seq);
+
+/* Sets @len bytes of @buf to @byte, in the same way. */
+int pinion_stream_fill(struct pinion_stream *s, struct pinion_buffer *buf, uint64_t off, uint8_t byte, uint64_t len, uint64_t *seq);
+
 /* Calls @fn(@arg) after everything submitted before is done; what is submitted later waits for it. */
 int pinion_stream_call(struct pinion_stream *s, pinion_call_fn fn, void *arg, uint64_t *seq);
 
 /*
+ * The same on one of the process's worker threads, of which there are never more than it has CPUs (affinity and cgroup quota): for
+ * functions that compute. One that waits for another job may wait for ever.
+ */
+int pinion_stream_job(struct pinion_stream *s, pinion_call_fn fn, void *arg, uint64_t *seq);
+
+/*
  * Waits for operation @seq and returns its result, pinion_error() with it. -ETIMEDOUT; -EINVAL never submitted. Failures
- * are remembered until 64 more have been reported by flushes.
+ * are remembered until 64 more have been reported by flushes; -EOVERFLOW: that is so of what came then, and before.
  */
 int pinion_stream_wait(struct pinion_stream *s, uint64_t seq, int64_t deadline_ns);
 
