@@ -6,6 +6,7 @@
  */
 #include "../deadline.h"
 #include "account.h"
+#include "fence.h"
 #include "stream.h"
 
 #include <errno.h>
@@ -378,7 +379,7 @@ static void issue_ahead(struct pinion_stream *s, struct stream_op *head)
 static bool begin(struct pinion_stream *s, struct stream_op *op)
 {
 	pthread_mutex_lock(&s->lock);
-	op->begun = !op->ask || op->kind == OP_WATCH;
+	op->begun = !op->ask || op->kind == OP_WATCH || op->kind == OP_FENCE;
 	pthread_mutex_unlock(&s->lock);
 	return op->begun;
 }
@@ -394,6 +395,8 @@ static void start_alone(struct pinion_stream *s, struct stream_op *op)
 		op->err = call_fn(op);
 		return;
 	}
+	if (op->kind == OP_FENCE)
+		return;
 	p = free_piece(s);
 	take_piece(s, p, op);
 	if (op->kind == OP_WATCH)
@@ -402,13 +405,27 @@ static void start_alone(struct pinion_stream *s, struct stream_op *op)
 		start_pooled(s, p);
 }
 
-static bool is_done(const struct stream_op *op)
+static void fence_result(struct stream_op *op, int err, const char *sentence)
 {
+	fail_op(op, fail(ECANCELED, "the operation that was waited for failed (%s): %s", strerrorname_np(-err), sentence));
+}
+
+static bool is_done(struct stream_op *op)
+{
+	char sentence[SENTENCE_MAX];
+	int err = 0;
+
 	if (op->in_flight)
 		return false;
 	if (op_moves_bytes(op))
 		return op->issued == op->len || op->err;
-	return op->err || op->begun;
+	if (op->err || op->kind != OP_FENCE)
+		return op->err || op->begun;
+	if (!op->begun || !fence_passed(op->fence, &err, sentence))
+		return false;
+	if (err)
+		fence_result(op, err, sentence);
+	return true;
 }
 
 /* Retires what is done and starts what can be; false when there is nothing left to do but wait. */

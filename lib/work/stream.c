@@ -5,6 +5,7 @@
 #include "../deadline.h"
 #include "account.h"
 #include "chain.h"
+#include "fence.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -173,6 +174,9 @@ void op_let_go(struct stream_op *op)
 	if (op->watch >= 0)
 		close(op->watch);
 	op->watch = -1;
+	if (op->fence)
+		fence_leave(op->fence);
+	op->fence = NULL;
 	file_unref(op->file);
 	op->file = NULL;
 }
@@ -254,6 +258,8 @@ static void record_failure(struct pinion_stream *s, const struct stream_op *op)
 
 void stream_retire(struct pinion_stream *s, struct stream_op *op, bool unrun)
 {
+	struct fence *due;
+
 	pthread_mutex_lock(&s->lock);
 	if (unrun && !s->failed) {
 		pthread_mutex_unlock(&s->lock);
@@ -279,7 +285,9 @@ void stream_retire(struct pinion_stream *s, struct stream_op *op, bool unrun)
 	pthread_cond_broadcast(&s->progress);
 	if (s->event_fd >= 0)
 		add_one(s->event_fd);
+	due = fence_due(s);
 	pthread_mutex_unlock(&s->lock);
+	fence_tell(due);
 	free(op);
 }
 

@@ -26,7 +26,7 @@
 #define STREAM_FAILURES 64
 
 /* What moves bytes first, of files before others: those may run beside one another. */
-enum op_kind { OP_READ, OP_WRITE, OP_COPY, OP_FILL, OP_CALL, OP_JOB, OP_WATCH };
+enum op_kind { OP_READ, OP_WRITE, OP_COPY, OP_FILL, OP_CALL, OP_JOB, OP_WATCH, OP_FENCE };
 
 /* The part of a buffer that an operation reads or writes, in a mapping that it holds. */
 struct stream_span {
@@ -53,6 +53,7 @@ struct stream_op {
 	int watch; /* the descriptor that polls readable when there is nothing more to wait for; ours */
 	int (*watch_take)(int fd, uint64_t *lost);
 	uint64_t *lost;
+	struct fence *fence; /* OP_FENCE; one reference is ours */
 	/* Under the stream's lock: */
 	int64_t deadline_ns;
 	int ask; /* ECANCELED, ETIMEDOUT: it shall end with that; 0 */
@@ -97,6 +98,7 @@ struct pinion_stream {
 	bool asks;		  /* an operation's ask was set */
 	int64_t next_deadline_ns; /* not after the first of any operation's */
 	struct piece *finished;	  /* by workers */
+	struct fence *fences;	  /* who waits for operations of this stream */
 	int event_fd;		  /* the caller's to poll; -1: never asked for */
 	struct stream_file *file; /* the last one, one reference of it is ours */
 	struct stream_failure failure[STREAM_FAILURES];

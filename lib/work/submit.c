@@ -3,6 +3,7 @@
 #include "../provider/counts_ops.h"
 #include "account.h"
 #include "chain.h"
+#include "fence.h"
 #include "stream.h"
 
 #include <errno.h>
@@ -256,4 +257,66 @@ PINION_API int pinion_stream_call(struct pinion_stream *s, pinion_call_fn fn, vo
 PINION_API int pinion_stream_job(struct pinion_stream *s, pinion_call_fn fn, void *arg, uint64_t *seq)
 {
 	return submit_fn(s, OP_JOB, fn, arg, seq);
+}
+
+/* ---- fences -------------------------------------------------------------------------------------------------------- */
+
+PINION_API int pinion_stream_fence(struct pinion_stream *s, struct pinion_stream *other, uint64_t other_seq, uint64_t *seq)
+{
+	struct stream_op *op = NULL;
+	int ret = stream_check(s);
+
+	if (!ret)
+		ret = stream_check(other);
+	if (!ret && other == s)
+		ret = fail(EINVAL, "a stream does everything in order: a fence on itself has nothing to wait for");
+	if (!ret)
+		ret = op_new(OP_FENCE, &op);
+	if (ret)
+		return ret;
+	ret = fence_new(other, other_seq, s, &op->fence);
+	if (ret) {
+		op_free(op);
+		return ret;
+	}
+	return submit(s, op, seq);
+}
+
+static int check_watch(struct pinion_stream *s, struct pinion_device *dev)
+{
+	if (!process_is_maker(&dev->mark))
+		return process_fail("device");
+	if (!dev->counts->ops->watch)
+		return fail(EOPNOTSUPP,
+			    "the counts of this context are in a file, which nobody can watch: fences on devices need the kernel "
+			    "module (see 'pinion doctor'); pinion_device_flush() does not");
+	if (!dev->at.has_queue)
+		return fail(ENODATA, "device '%s' is synchronous and has nothing in flight to wait for", dev->key);
+	/* A flush whose turn comes late waits for what begins until then: for the fence itself, and for what waits behind it. */
+	if (dev->at.generation == s->dev->at.generation)
+		return fail(EDEADLK, "the stream counts on '%s' itself: a fence would wait for what waits for the fence",
+			    dev->key);
+	return 0;
+}
+
+PINION_API int pinion_stream_fence_device(struct pinion_stream *s, struct pinion_device *dev, enum pinion_scope scope,
+					  uint64_t *lost, uint64_t *seq)
+{
+	struct stream_op *op = NULL;
+	int ret = stream_check(s);
+
+	if (!ret)
+		ret = check_watch(s, dev);
+	if (!ret)
+		ret = op_new(OP_WATCH, &op);
+	if (ret)
+		return ret;
+	ret = dev->counts->ops->watch(dev->counts, &dev->at, scope == PINION_SCOPE_MINE, &op->watch);
+	if (ret) {
+		op_free(op);
+		return ret;
+	}
+	op->watch_take = dev->counts->ops->watch_take;
+	op->lost = lost;
+	return submit(s, op, seq);
 }

@@ -121,6 +121,22 @@ int pinion_stream_call(struct pinion_stream *s, pinion_call_fn fn, void *arg, ui
 int pinion_stream_job(struct pinion_stream *s, pinion_call_fn fn, void *arg, uint64_t *seq);
 
 /*
+ * What is submitted later waits until operation @other_seq of @other is done. Either stream may be freed first. -EINVAL: it was never
+ * submitted, or @other is @s. Result: 0; -ECANCELED with the sentence of @other's failure.
+ */
+int pinion_stream_fence(struct pinion_stream *s, struct pinion_stream *other, uint64_t other_seq, uint64_t *seq);
+
+/*
+ * What is submitted later waits until everything that was in flight on @dev at this call (of this context, or of all) is done
+ * or its owner dead, as pinion_device_flush() would; no thread waits meanwhile. *@lost (may be NULL) is written before the fence
+ * is done: units whose owner died. -EOPNOTSUPP: nothing here can watch counts (they are not the kernel module's); -ENODATA; -ESTALE;
+ * -ENOSPC: the user has as many watches as the module allows; -EDEADLK: the stream counts on @dev itself. Result: 0; -ESTALE the
+ * device was removed meanwhile. While somebody else flushes @dev too, what begins before their flush is done may be waited for as
+ * well: two streams that fence each other's devices may wait for ever.
+ */
+int pinion_stream_fence_device(struct pinion_stream *s, struct pinion_device *dev, enum pinion_scope scope, uint64_t *lost, uint64_t *seq);
+
+/*
  * Waits for operation @seq and returns its result, pinion_error() with it. -ETIMEDOUT; -EINVAL never submitted. Failures
  * are remembered until 64 more have been reported by flushes; -EOVERFLOW: that is so of what came then, and before.
  */
