@@ -363,6 +363,72 @@ PINION_API int pinion_stream_flush(struct pinion_stream *s, int64_t deadline_ns)
 	return ret;
 }
 
+/* Under lock: the operation, if it is not done. *@ret: 0, -EINVAL it was never submitted, or -EALREADY, with a sentence. */
+static struct stream_op *find_op(struct pinion_stream *s, uint64_t seq, int *ret)
+{
+	struct stream_op *op = s->head;
+
+	*ret = 0;
+	if (seq == 0 || seq > s->submitted)
+		*ret = fail(EINVAL, "operation %llu was never submitted, the last one is %llu", (unsigned long long)seq,
+			    (unsigned long long)s->submitted);
+	while (!*ret && op && op->seq != seq)
+		op = op->next;
+	if (!*ret && !op)
+		*ret = fail(EALREADY, "operation %llu is done", (unsigned long long)seq);
+	return *ret ? NULL : op;
+}
+
+PINION_API int pinion_stream_cancel(struct pinion_stream *s, uint64_t seq)
+{
+	struct stream_op *op;
+	int ret = stream_check(s);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&s->lock);
+	op = find_op(s, seq, &ret);
+	if (op) {
+		op->ask = op->ask ? op->ask : ECANCELED;
+		s->asks = true;
+		stream_event(s);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return ret;
+}
+
+PINION_API int pinion_stream_deadline(struct pinion_stream *s, uint64_t seq, int64_t deadline_ns)
+{
+	struct stream_op *op;
+	int ret = stream_check(s);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&s->lock);
+	op = find_op(s, seq, &ret);
+	if (op) {
+		op->deadline_ns = deadline_ns;
+		s->next_deadline_ns = deadline_ns < s->next_deadline_ns ? deadline_ns : s->next_deadline_ns;
+		stream_event(s);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return ret;
+}
+
+PINION_API int pinion_stream_fd(struct pinion_stream *s)
+{
+	int fd = stream_check(s);
+
+	if (fd)
+		return fd;
+	pthread_mutex_lock(&s->lock);
+	if (s->event_fd < 0)
+		s->event_fd = eventfd(s->done ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK);
+	fd = s->event_fd >= 0 ? s->event_fd : fail_errno(errno, "making an eventfd");
+	pthread_mutex_unlock(&s->lock);
+	return fd;
+}
+
 PINION_API uint32_t pinion_stream_pending(struct pinion_stream *s)
 {
 	uint32_t n;

@@ -1,138 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-#include "harness.h"
+#include "stream_help.h"
 
 #include "error.h"
 #include "memory/buffer.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <malloc.h>
 #include <pinion/pinion.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define KIB UINT64_C(1024)
-#define MIB (KIB * KIB)
-#define MS INT64_C(1000000)
-#define SOON pinion_deadline_in(20000 * MS)
-#define BOTH (PINION_READ | PINION_WRITE)
-
-/* What every test here begins with. */
-struct ground {
-	struct pinion_context *ctx;
-	struct pinion_device *dev;
-	struct pinion_stream *stream;
-};
-
-static void ground_open(struct ground *g, const struct pinion_stream_opts *opts)
-{
-	int ret;
-
-	memset(g, 0, sizeof(*g));
-	ck_ok(pinion_open(NULL, &g->ctx));
-	ck_ok(pinion_device_add(g->ctx, "stream", NULL, &g->dev));
-	ret = pinion_stream_new(g->dev, opts, &g->stream);
-	ck_assert_msg(ret == 0, "%d (%s)", ret, pinion_error());
-}
-
-static void ground_close(struct ground *g)
-{
-	pinion_stream_free(g->stream);
-	pinion_close(g->ctx);
-}
-
-static struct pinion_buffer *buffer(struct pinion_context *ctx, size_t size)
-{
-	struct pinion_buffer *buf = NULL;
-
-	ck_ok(pinion_buffer_alloc(ctx, size, NULL, &buf));
-	return buf;
-}
-
-static struct pinion_stream_stats stats_of(struct pinion_stream *s)
-{
-	struct pinion_stream_stats stats = { .size = sizeof(stats) };
-
-	ck_ok(pinion_stream_stats(s, &stats));
-	return stats;
-}
-
-static uint32_t in_flight(struct pinion_device *dev)
-{
-	uint32_t n = UINT32_MAX;
-
-	ck_ok(pinion_device_pending(dev, PINION_SCOPE_ALL, &n));
-	return n;
-}
-
-static int reap(pid_t pid)
-{
-	int status;
-
-	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-}
-
-/* ---- files ------------------------------------------------------------------------------------------------------- */
-
-static unsigned char byte_at(uint64_t pos)
-{
-	return pos * 31 + (pos >> 12) * 7 + (pos >> 21);
-}
-
-/* A file of @bytes in @dir whose name is gone already. */
-static int file_in(const char *dir, uint64_t bytes)
-{
-	char path[PATH_MAX];
-	unsigned char *text = malloc(bytes + 1);
-	int fd;
-
-	snprintf(path, sizeof(path), "%.4000s/file-XXXXXX", dir);
-	fd = mkostemp(path, O_CLOEXEC);
-	ck_assert_int_ge(fd, 0);
-	unlink(path);
-	for (uint64_t i = 0; i < bytes; i++)
-		text[i] = byte_at(i);
-	for (uint64_t done = 0; done < bytes;) {
-		ssize_t n = write(fd, text + done, bytes - done);
-
-		ck_assert_int_gt(n, 0);
-		done += n;
-	}
-	free(text);
-	return fd;
-}
-
-static int file(uint64_t bytes)
-{
-	return file_in(test_tmp(), bytes);
-}
-
-static void drop_cache(int fd)
-{
-	fdatasync(fd);
-	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-}
-
-/* Bytes [off, off + len) of @buf are those of the file from @foff on, and what is around them is untouched. */
-static void same_bytes(struct pinion_buffer *buf, uint64_t off, uint64_t foff, uint64_t len)
-{
-	unsigned char *p;
-
-	ck_ok(pinion_buffer_map(buf, PINION_READ, (void **)&p));
-	for (uint64_t i = 0; i < len; i++)
-		if (p[off + i] != byte_at(foff + i))
-			ck_abort_msg("byte %llu of %llu is %u, not %u", (unsigned long long)i, (unsigned long long)len,
-				     p[off + i], byte_at(foff + i));
-	ck_assert(off == 0 || p[off - 1] == 0);
-	ck_assert(off + len == pinion_buffer_size(buf) || p[off + len] == 0);
-	ck_ok(pinion_buffer_unmap(buf, PINION_READ));
-}
 
 /* ---- reads ------------------------------------------------------------------------------------------------------- */
 
@@ -254,6 +137,31 @@ START_TEST(why_bytes_were_buffered_is_said)
 	pinion_buffer_unref(buf);
 	ground_close(&g);
 	close(fd);
+}
+END_TEST
+
+/* A direct request that the file's end cuts goes on through the page cache, and finds nothing there. */
+START_TEST(a_direct_read_that_ends_inside_a_block_says_why_it_goes_on_buffered)
+{
+	struct pinion_stream_opts opts = { .size = sizeof(opts), .io = PINION_IO_DIRECT };
+	struct pinion_stream_stats stats;
+	struct pinion_buffer *buf;
+	struct ground g;
+	int fd = file(MIB + 100);
+
+	fdatasync(fd);
+	drop_cache(fd);
+	ground_open(&g, &opts);
+	buf = buffer(g.ctx, 2 * MIB);
+	ck_ok(pinion_stream_read(g.stream, buf, 0, fd, 0, 2 * MIB, NULL));
+	ck_assert_int_eq(pinion_stream_flush(g.stream, SOON), -ENODATA);
+	stats = stats_of(g.stream);
+	pinion_buffer_unref(buf);
+	ground_close(&g);
+	close(fd);
+	if (!stats.direct_bytes)
+		SKIP("no direct I/O in %s", test_tmp());
+	ck_assert_str_eq(stats.buffered_why, "a direct request ended inside a block");
 }
 END_TEST
 
@@ -453,14 +361,10 @@ END_TEST
 
 static int read_result(struct ground *g, struct pinion_buffer *buf, int fd, uint64_t len)
 {
-	uint64_t seq;
+	uint64_t seq = 0;
 	int ret = pinion_stream_read(g->stream, buf, 0, fd, 0, len, &seq);
 
-	if (ret)
-		return ret;
-	ret = pinion_stream_wait(g->stream, seq, SOON);
-	ck_assert_int_eq(pinion_stream_flush(g->stream, SOON), ret);
-	return ret;
+	return result_of(g, ret, seq);
 }
 
 START_TEST(descriptors_that_cannot_be_read_are_errors)
@@ -751,6 +655,100 @@ static int reads_a_byte(void *arg)
 
 	return read(*(int *)arg, &c, 1) == 1 ? 0 : -EIO;
 }
+
+static bool flushed_enough;
+
+static void *flush_on(void *ground)
+{
+	const struct ground *g = ground;
+
+	while (!__atomic_load_n(&flushed_enough, __ATOMIC_RELAXED))
+		if (!pinion_stream_flush(g->stream, SOON))
+			sched_yield();
+	return NULL;
+}
+
+/* While one thread flushes, another submits: whatever was not run says which operation it was that failed. */
+START_TEST(what_was_not_run_says_why_however_often_another_flushes)
+{
+	unsigned int unrun = 0;
+	uint64_t seq[4];
+	pthread_t thread;
+	int ran = 0;
+	struct ground g;
+
+	ground_open(&g, NULL);
+	ck_assert_int_eq(pthread_create(&thread, NULL, flush_on, &g), 0);
+	for (unsigned int i = 0; i < test_rounds(5000); i++) {
+		ck_ok(pinion_stream_call(g.stream, says_why, NULL, &seq[0]));
+		for (int k = 1; k < 4; k++)
+			ck_ok(pinion_stream_call(g.stream, counts_itself, &ran, &seq[k]));
+		for (int k = 1; k < 4; k++) {
+			int ret = pinion_stream_wait(g.stream, seq[k], SOON);
+
+			ck_assert_msg(!ret || (ret == -ECANCELED && strstr(pinion_error(), "was not run, because")), "%d: %s",
+				      ret, pinion_error());
+			unrun += ret != 0;
+		}
+	}
+	__atomic_store_n(&flushed_enough, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	ck_assert_uint_eq(ran + unrun, 3 * test_rounds(5000));
+	ground_close(&g);
+}
+END_TEST
+
+/* What is not known any more is not told as done well. */
+START_TEST(of_a_failure_that_was_forgotten_nothing_is_said)
+{
+	uint64_t good, bad, first = 0, later = 0;
+	struct ground g;
+	int ran = 0;
+
+	ground_open(&g, NULL);
+	for (int i = 0; i < 70; i++) {
+		ck_ok(pinion_stream_call(g.stream, counts_itself, &ran, &good));
+		ck_ok(pinion_stream_call(g.stream, says_why, NULL, &bad));
+		ck_assert_int_eq(pinion_stream_flush(g.stream, SOON), -EPROTO);
+		first = first ? first : bad;
+		later = i == 20 ? good : later;
+		ck_assert_int_eq(pinion_stream_wait(g.stream, first, SOON), i < 64 ? -EPROTO : -EOVERFLOW);
+	}
+	ck_assert_msg(strstr(pinion_error(), "not known any more") != NULL, "%s", pinion_error());
+	ck_assert_int_eq(pinion_stream_wait(g.stream, first - 1, SOON), -EOVERFLOW);
+	ck_ok(pinion_stream_wait(g.stream, later, SOON));
+	ck_assert_int_eq(pinion_stream_wait(g.stream, later + 1, SOON), -EPROTO);
+	ck_ok(pinion_stream_wait(g.stream, good, SOON));
+	ck_assert_int_eq(ran, 70);
+	ground_close(&g);
+}
+END_TEST
+
+/* A child can do nothing with a stream but free it. */
+START_TEST(a_forked_child_frees_a_stream_and_what_it_was_made_of)
+{
+	struct ground g;
+	pid_t pid;
+
+	ground_open(&g, NULL);
+	ck_assert_int_ge(pinion_stream_fd(g.stream), 0);
+	pid = fork();
+	if (!pid) {
+		unsigned int fds = fds_open();
+		size_t before = mallinfo2().uordblks;
+
+		pinion_stream_free(g.stream);
+		/* Its ring or its poll, the wake-up and the caller's eventfd. */
+		if (fds_open() > fds - 2)
+			_exit(1);
+		/* Sanitizers have an allocator of their own, which tells nothing. */
+		_exit(!before || before - mallinfo2().uordblks >= 64 * SENTENCE_MAX ? 0 : 2);
+	}
+	ck_assert_int_eq(reap(pid), 0);
+	ck_ok(pinion_stream_flush(g.stream, SOON));
+	ground_close(&g);
+}
+END_TEST
 
 START_TEST(waits_end_at_their_deadline)
 {
@@ -1128,12 +1126,13 @@ static Suite *suite(void)
 	TCase *reads = tcase_create("reads"), *errors = tcase_create("errors"), *calls = tcase_create("calls"),
 	      *life = tcase_create("life");
 
-	tcase_set_timeout(reads, 10);
+	tcase_set_timeout(reads, 30);
 	tcase_add_loop_test(reads, whole_files_are_read_in_every_way, PINION_IO_AUTO, PINION_IO_DIRECT + 1);
 	tcase_add_loop_test(reads, whole_files_are_read_from_memory, PINION_IO_AUTO, PINION_IO_DIRECT + 1);
 	tcase_add_loop_test(reads, ranges_need_no_alignment, PINION_IO_AUTO, PINION_IO_DIRECT + 1);
 	tcase_add_test(reads, the_last_piece_may_be_one_byte);
 	tcase_add_test(reads, why_bytes_were_buffered_is_said);
+	tcase_add_test(reads, a_direct_read_that_ends_inside_a_block_says_why_it_goes_on_buffered);
 	tcase_add_loop_test(reads, a_descriptor_opened_for_direct_reads_serves_unaligned_ranges, PINION_IO_AUTO,
 			    PINION_IO_DIRECT + 1);
 	tcase_add_loop_test(reads, short_reads_are_continued, PINION_IO_AUTO, PINION_IO_DIRECT + 1);
@@ -1141,25 +1140,28 @@ static Suite *suite(void)
 	tcase_add_loop_test(reads, a_pipe_is_read_in_order, 0, 2);
 	tcase_add_test(reads, reads_that_touch_are_done_in_order);
 	suite_add_tcase(s, reads);
-	tcase_set_timeout(errors, 10);
+	tcase_set_timeout(errors, 30);
 	tcase_add_loop_test(errors, a_read_past_the_end_names_both_offsets, PINION_IO_AUTO, PINION_IO_DIRECT + 1);
 	tcase_add_loop_test(errors, descriptors_that_cannot_be_read_are_errors, PINION_IO_AUTO, PINION_IO_DIRECT + 1);
 	tcase_add_test(errors, ranges_that_do_not_fit_are_refused);
 	tcase_add_test(errors, a_sealed_buffer_is_no_destination);
 	tcase_add_test(errors, options_are_checked);
 	suite_add_tcase(s, errors);
-	tcase_set_timeout(calls, 10);
+	tcase_set_timeout(calls, 30);
 	tcase_add_test(calls, ten_thousand_calls_run_in_order);
 	tcase_add_test(calls, a_call_that_is_waited_for_is_never_missed);
 	tcase_add_test(calls, a_call_runs_after_the_reads_before_it);
 	tcase_add_test(calls, an_error_is_carried_until_a_flush_says_it);
+	tcase_add_test(calls, what_was_not_run_says_why_however_often_another_flushes);
+	tcase_add_test(calls, of_a_failure_that_was_forgotten_nothing_is_said);
 	tcase_add_test(calls, waits_end_at_their_deadline);
 	tcase_add_test(calls, a_deadline_before_the_clock_began_is_past);
 	tcase_add_test(calls, a_full_stream_makes_the_next_one_wait);
 	suite_add_tcase(s, calls);
-	tcase_set_timeout(life, 10);
+	tcase_set_timeout(life, 30);
 	tcase_add_test(life, another_process_sees_each_operation_in_flight);
 	tcase_add_test(life, a_killed_process_takes_its_operations_with_it);
+	tcase_add_test(life, a_forked_child_frees_a_stream_and_what_it_was_made_of);
 	tcase_add_test(life, freeing_waits_for_what_was_submitted);
 	tcase_add_test(life, freeing_does_not_spin_while_it_waits);
 	tcase_add_test(life, a_stream_leaves_no_descriptor);

@@ -145,6 +145,23 @@ int pinion_stream_wait(struct pinion_stream *s, uint64_t seq, int64_t deadline_n
 /* Waits for everything submitted before the call; returns the first error since the last flush and forgets it. */
 int pinion_stream_flush(struct pinion_stream *s, int64_t deadline_ns);
 
+/*
+ * Asks operation @seq to end. What has not begun does not; of what moves bytes, the rest is not moved; a fence waits no more. A
+ * function that runs or waits for a worker, or a request that the kernel is in the middle of, is waited for. The result is then -ECANCELED, which is a
+ * failure like any other: what follows is not run until a flush has reported it. 0: it was asked, and pinion_stream_wait() tells
+ * which it was; -EALREADY it is done; -EINVAL never submitted. Any thread may call it.
+ */
+int pinion_stream_cancel(struct pinion_stream *s, uint64_t seq);
+
+/* The same by itself at @deadline_ns, with the result -ETIMEDOUT; PINION_FOREVER takes it back. The last call counts. */
+int pinion_stream_deadline(struct pinion_stream *s, uint64_t seq, int64_t deadline_ns);
+
+/*
+ * An eventfd that polls readable when operations have been done since it was read last, and then reads how many (8 bytes; at the first
+ * call, 1 for any number). The stream's: it closes with it. -EMFILE, -ENFILE.
+ */
+int pinion_stream_fd(struct pinion_stream *s);
+
 /* Operations submitted and not done. */
 uint32_t pinion_stream_pending(struct pinion_stream *s);
 
