@@ -5,6 +5,7 @@
  */
 #include "../error.h"
 #include "index.h"
+#include "json.h"
 #include "reader.h"
 
 #include <errno.h>
@@ -35,89 +36,17 @@ static const struct dtype {
 };
 
 struct header {
-	char *text;
-	uint64_t bytes;
-	uint64_t at;
+	struct jwalk j;
 	json_t *seen; /* the keys of __metadata__ */
-	char where[128];
 	struct index_builder *b;
 };
-
-static void skip_space(struct header *h)
-{
-	while (h->at < h->bytes && strchr(" \t\r\n", h->text[h->at]) && h->text[h->at])
-		h->at++;
-}
-
-/* Whether @c comes next, white space aside; then it is passed. */
-static bool pass(struct header *h, char c)
-{
-	skip_space(h);
-	if (h->at == h->bytes || h->text[h->at] != c)
-		return false;
-	h->at++;
-	return true;
-}
-
-static int expect(struct header *h, const char *chars, const char *what)
-{
-	skip_space(h);
-	if (h->at < h->bytes && h->text[h->at] && strchr(chars, h->text[h->at]))
-		return 0;
-	if (h->at == h->bytes)
-		return fail(EBADMSG, "%s: the JSON ends at offset %" PRIu64 " of the file where %s is needed", h->where,
-			    LENGTH_BYTES + h->at, what);
-	return fail(EBADMSG, "%s: the JSON has byte 0x%02x at offset %" PRIu64 " of the file where %s is needed",
-		    h->where, (uint8_t)h->text[h->at], LENGTH_BYTES + h->at, what);
-}
-
-static int take(struct header *h, const char *chars, const char *what)
-{
-	int ret = expect(h, chars, what);
-
-	if (!ret)
-		h->at++;
-	return ret;
-}
-
-/*
- * The next value, which must begin with one of @chars and take no more than @most bytes of text. What it begins with
- * is looked at first: jansson makes of a list many times the memory of its text, of a string only a little more.
- */
-static int read_value(struct header *h, const char *chars, uint64_t most, const char *what, json_t **out)
-{
-	char shown[INDEX_SHOWN];
-	json_error_t error;
-	uint64_t room;
-	int ret = expect(h, chars, what);
-
-	if (ret)
-		return ret;
-	room = h->bytes - h->at < most ? h->bytes - h->at : most;
-	errno = 0;
-	*out = json_loadb(h->text + h->at, room, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK,
-			  &error);
-	if (*out) {
-		h->at += error.position;
-		return 0;
-	}
-	/* Where jansson has no memory it mostly calls the text invalid; the allocator's errno tells. */
-	if (errno == ENOMEM)
-		return fail(ENOMEM, "%s: no memory for %s", h->where, what);
-	if ((uint64_t)error.position >= room && room == most)
-		return fail(EBADMSG, "%s: %s at offset %" PRIu64 " of the file takes more than %" PRIu64 " bytes",
-			    h->where, what, LENGTH_BYTES + h->at, most);
-	text_shown(shown, sizeof(shown), error.text, strlen(error.text));
-	return fail(EBADMSG, "%s: %s at offset %" PRIu64 " of the file is refused: %s", h->where, what,
-		    LENGTH_BYTES + h->at + error.position, shown);
-}
 
 static int get_dtype(const struct header *h, const json_t *value, struct index_tensor *t)
 {
 	char shown[INDEX_SHOWN];
 
 	if (!json_is_string(value))
-		return fail(EBADMSG, "%s: its dtype must be a string", h->where);
+		return fail(EBADMSG, "%s: its dtype must be a string", h->j.where);
 	for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++) {
 		if (!strcmp(json_string_value(value), dtypes[i].name)) {
 			t->type = dtypes[i].type;
@@ -125,13 +54,13 @@ static int get_dtype(const struct header *h, const json_t *value, struct index_t
 		}
 	}
 	text_shown(shown, sizeof(shown), json_string_value(value), json_string_length(value));
-	return fail(EBADMSG, "%s: dtype '%s' is not known", h->where, shown);
+	return fail(EBADMSG, "%s: dtype '%s' is not known", h->j.where, shown);
 }
 
 static int get_size(const struct header *h, const json_t *value, const char *what, uint64_t *out)
 {
 	if (!json_is_integer(value) || json_integer_value(value) < 0)
-		return fail(EBADMSG, "%s: its %s must hold integers from 0 up", h->where, what);
+		return fail(EBADMSG, "%s: its %s must hold integers from 0 up", h->j.where, what);
 	*out = json_integer_value(value);
 	return 0;
 }
@@ -141,9 +70,9 @@ static int get_shape(const struct header *h, const json_t *value, struct index_t
 	int ret = 0;
 
 	if (!json_is_array(value))
-		return fail(EBADMSG, "%s: its shape must be a list", h->where);
+		return fail(EBADMSG, "%s: its shape must be a list", h->j.where);
 	if (json_array_size(value) > PINION_RANK_MAX)
-		return fail(EBADMSG, "%s: its rank is %zu, at most %d is allowed", h->where, json_array_size(value),
+		return fail(EBADMSG, "%s: its rank is %zu, at most %d is allowed", h->j.where, json_array_size(value),
 			    PINION_RANK_MAX);
 	t->rank = json_array_size(value);
 	for (uint32_t i = 0; i < PINION_RANK_MAX && !ret; i++) {
@@ -161,7 +90,7 @@ static int get_offsets(const struct header *h, const json_t *value, struct index
 	int ret;
 
 	if (!json_is_array(value) || json_array_size(value) != 2)
-		return fail(EBADMSG, "%s: its data_offsets must be a list of two", h->where);
+		return fail(EBADMSG, "%s: its data_offsets must be a list of two", h->j.where);
 	ret = get_size(h, json_array_get(value, 0), "data_offsets", &begin);
 	if (!ret)
 		ret = get_size(h, json_array_get(value, 1), "data_offsets", &end);
@@ -169,7 +98,7 @@ static int get_offsets(const struct header *h, const json_t *value, struct index
 		return ret;
 	if (begin > end)
 		return fail(EBADMSG, "%s: its data_offsets begin at %" PRIu64 " and end before that, at %" PRIu64,
-			    h->where, begin, end);
+			    h->j.where, begin, end);
 	/* No overflow: both are below 2^63. */
 	t->file_offset = b->data_offset + begin;
 	t->bytes = end - begin;
@@ -185,11 +114,11 @@ static int check_keys(const struct header *h, json_t *entry)
 
 	for (size_t i = 0; i < 3; i++)
 		if (!json_object_get(entry, names[i]))
-			return fail(EBADMSG, "%s: its entry has no %s", h->where, names[i]);
+			return fail(EBADMSG, "%s: its entry has no %s", h->j.where, names[i]);
 	json_object_foreach(entry, key, value) {
 		if (strcmp(key, names[0]) && strcmp(key, names[1]) && strcmp(key, names[2])) {
 			text_shown(shown, sizeof(shown), key, strlen(key));
-			return fail(EBADMSG, "%s: its entry has the key '%s', which is not known", h->where, shown);
+			return fail(EBADMSG, "%s: its entry has the key '%s', which is not known", h->j.where, shown);
 		}
 	}
 	return 0;
@@ -198,20 +127,20 @@ static int check_keys(const struct header *h, json_t *entry)
 static int check_bytes(const struct header *h, const struct index_tensor *t)
 {
 	uint64_t need;
-	int ret = index_need(t, INDEX_SAFETENSORS, h->where, &need);
+	int ret = index_need(t, INDEX_SAFETENSORS, h->j.where, &need);
 
 	if (ret)
 		return ret;
 	if (need != t->bytes)
 		return fail(EBADMSG, "%s: its shape and dtype need %" PRIu64 " bytes, its data_offsets have %" PRIu64,
-			    h->where, need, t->bytes);
-	return index_inside(h->where, t->file_offset, t->bytes, h->b->file_bytes);
+			    h->j.where, need, t->bytes);
+	return index_inside(h->j.where, t->file_offset, t->bytes, h->b->file_bytes);
 }
 
 static int read_tensor(struct header *h, struct index_tensor *t)
 {
 	json_t *entry;
-	int ret = read_value(h, "{", ENTRY_TEXT_MAX, "its entry", &entry);
+	int ret = jwalk_value(&h->j, "{", ENTRY_TEXT_MAX, "its entry", &entry);
 
 	if (ret)
 		return ret;
@@ -236,13 +165,13 @@ static int add_tensor(struct header *h, const json_t *name)
 	int ret;
 
 	if (!len || len > INDEX_NAME_MAX)
-		return fail(EBADMSG, "%s: the length of its name is %" PRIu64 ", 1 to %u is allowed", h->where, len,
+		return fail(EBADMSG, "%s: the length of its name is %" PRIu64 ", 1 to %u is allowed", h->j.where, len,
 			    INDEX_NAME_MAX);
 	if (text_has_control(text, len))
-		return fail(EBADMSG, "%s: its name has a control character", h->where);
+		return fail(EBADMSG, "%s: its name has a control character", h->j.where);
 	t = builder_tensor(h->b);
 	if (!t)
-		return fail(ENOMEM, "%s: no memory for its description", h->where);
+		return fail(ENOMEM, "%s: no memory for its description", h->j.where);
 	t->name_bytes = len;
 	ret = builder_string(h->b, text, len, &t->name);
 	return ret ? ret : read_tensor(h, t);
@@ -255,44 +184,32 @@ static int remember_key(struct header *h, const json_t *key)
 
 	text_shown(shown, sizeof(shown), text, json_string_length(key));
 	if (json_object_get(h->seen, text))
-		return fail(EBADMSG, "%s: key '%s' is there twice", h->where, shown);
+		return fail(EBADMSG, "%s: key '%s' is there twice", h->j.where, shown);
 	if (json_object_size(h->seen) == METADATA_MAX)
-		return fail(EBADMSG, "%s: it has more than %u keys", h->where, METADATA_MAX);
+		return fail(EBADMSG, "%s: it has more than %u keys", h->j.where, METADATA_MAX);
 	if (json_object_set_new(h->seen, text, json_true()))
-		return fail(ENOMEM, "%s: no memory for the key '%s'", h->where, shown);
+		return fail(ENOMEM, "%s: no memory for the key '%s'", h->j.where, shown);
 	return 0;
 }
 
 /* One pair of __metadata__; of the value nothing is kept. */
-static int skip_pair(struct header *h)
+static int skip_pair(void *header)
 {
+	struct header *h = header;
 	json_t *key, *value;
-	int ret = read_value(h, "\"", NAME_TEXT_MAX, "a key", &key);
+	int ret = jwalk_value(&h->j, "\"", NAME_TEXT_MAX, "a key", &key);
 
 	if (ret)
 		return ret;
 	ret = remember_key(h, key);
 	json_decref(key);
 	if (!ret)
-		ret = take(h, ":", "':'");
+		ret = jwalk_take(&h->j, ":", "':'");
 	if (!ret)
-		ret = read_value(h, "\"", h->bytes, "a string", &value);
+		ret = jwalk_value(&h->j, "\"", h->j.bytes, "a string", &value);
 	if (!ret)
 		json_decref(value);
 	return ret;
-}
-
-/* The pairs of an object, by @pair, up to and with its '}'. */
-static int walk_object(struct header *h, int (*pair)(struct header *h))
-{
-	int ret = take(h, "{", "'{'");
-
-	if (ret || pass(h, '}'))
-		return ret;
-	do
-		ret = pair(h);
-	while (!ret && pass(h, ','));
-	return ret ? ret : take(h, "}", "',' or '}'");
 }
 
 static int skip_metadata(struct header *h)
@@ -302,24 +219,25 @@ static int skip_metadata(struct header *h)
 	h->seen = json_object();
 	if (!h->seen)
 		return fail(ENOMEM, "no memory for the keys of __metadata__");
-	return walk_object(h, skip_pair);
+	return jwalk_object(&h->j, skip_pair, h);
 }
 
-static int read_pair(struct header *h)
+static int read_pair(void *header)
 {
+	struct header *h = header;
 	char shown[INDEX_SHOWN];
 	bool metadata;
 	json_t *name;
 	int ret;
 
-	snprintf(h->where, sizeof(h->where), "the header");
-	ret = read_value(h, "\"", NAME_TEXT_MAX, "a tensor's name", &name);
+	snprintf(h->j.where, sizeof(h->j.where), "the header");
+	ret = jwalk_value(&h->j, "\"", NAME_TEXT_MAX, "a tensor's name", &name);
 	if (ret)
 		return ret;
 	metadata = !strcmp(json_string_value(name), "__metadata__");
 	text_shown(shown, sizeof(shown), json_string_value(name), json_string_length(name));
-	snprintf(h->where, sizeof(h->where), metadata ? "%s" : "tensor '%s'", shown);
-	ret = take(h, ":", "':'");
+	snprintf(h->j.where, sizeof(h->j.where), metadata ? "%s" : "tensor '%s'", shown);
+	ret = jwalk_take(&h->j, ":", "':'");
 	if (!ret)
 		ret = metadata ? skip_metadata(h) : add_tensor(h, name);
 	json_decref(name);
@@ -328,40 +246,40 @@ static int read_pair(struct header *h)
 
 static int read_object(struct header *h)
 {
-	int ret = walk_object(h, read_pair);
+	int ret = jwalk_object(&h->j, read_pair, h);
 
 	if (ret)
 		return ret;
-	skip_space(h);
-	if (h->at < h->bytes)
-		return expect(h, "", "nothing but white space");
+	jwalk_space(&h->j);
+	if (h->j.at < h->j.bytes)
+		return jwalk_expect(&h->j, "", "nothing but white space");
 	return 0;
 }
 
 static int read_header(struct header *h, struct reader *r)
 {
-	int ret = reader_u64(r, &h->bytes, "its length");
+	int ret = reader_u64(r, &h->j.bytes, "its length");
 
 	if (ret)
 		return ret;
-	ret = reader_need(r, h->bytes, "its JSON");
+	ret = reader_need(r, h->j.bytes, "its JSON");
 	if (ret)
 		return ret;
-	if (h->bytes > HEADER_MAX)
-		return fail(EBADMSG, "the header's length is %" PRIu64 ", at most %u is allowed", h->bytes, HEADER_MAX);
-	h->text = malloc(h->bytes + 1);
-	if (!h->text)
-		return fail(ENOMEM, "no memory for a header of %" PRIu64 " bytes", h->bytes);
-	h->b->data_offset = LENGTH_BYTES + h->bytes;
-	ret = reader_read(r, h->text, h->bytes, "its JSON");
-	if (!ret && (!h->bytes || h->text[0] != '{'))
+	if (h->j.bytes > HEADER_MAX)
+		return fail(EBADMSG, "the header's length is %" PRIu64 ", at most %u is allowed", h->j.bytes, HEADER_MAX);
+	h->j.text = malloc(h->j.bytes + 1);
+	if (!h->j.text)
+		return fail(ENOMEM, "no memory for a header of %" PRIu64 " bytes", h->j.bytes);
+	h->b->data_offset = LENGTH_BYTES + h->j.bytes;
+	ret = reader_read(r, h->j.text, h->j.bytes, "its JSON");
+	if (!ret && (!h->j.bytes || h->j.text[0] != '{'))
 		ret = fail(EBADMSG, "the header must begin with '{' at offset %u of the file", LENGTH_BYTES);
 	return ret;
 }
 
 int safetensors_parse(int fd, struct index_builder *b)
 {
-	struct header h = {.b = b, .where = "the header"};
+	struct header h = {.j = {.base = LENGTH_BYTES, .where = "the header"}, .b = b};
 	struct reader r;
 	int ret = reader_open(&r, fd, b->file_bytes);
 
@@ -373,6 +291,6 @@ int safetensors_parse(int fd, struct index_builder *b)
 	if (!ret)
 		ret = read_object(&h);
 	json_decref(h.seen);
-	free(h.text);
+	free(h.j.text);
 	return ret;
 }
