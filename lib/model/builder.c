@@ -36,8 +36,7 @@ void text_shown(char *out, size_t room, const char *text, uint64_t len)
 	out[keep] = '\0';
 }
 
-/* Room for @more entries of @size bytes behind the @count that @array has; grows by half again. */
-static int make_room(void **array, uint64_t count, uint64_t more, uint64_t *room, size_t size)
+int array_room(void **array, uint64_t count, uint64_t more, uint64_t *room, size_t size)
 {
 	uint64_t need, want;
 	void *larger;
@@ -61,7 +60,7 @@ int builder_string(struct index_builder *b, const char *text, uint64_t len, uint
 	void *strings = b->strings;
 
 	/* len is bounded by the callers, so that nothing here overflows. */
-	if (make_room(&strings, b->strings_bytes, first + len + 1, &b->strings_room, 1))
+	if (array_room(&strings, b->strings_bytes, first + len + 1, &b->strings_room, 1))
 		return fail(ENOMEM, "no memory for %" PRIu64 " bytes of names", b->strings_bytes + len);
 	b->strings = strings;
 	/* Offset 0 is "", for whoever sets none. */
@@ -79,7 +78,7 @@ struct index_tensor *builder_tensor(struct index_builder *b)
 	void *tensor = b->tensor;
 	struct index_tensor *t;
 
-	if (make_room(&tensor, b->tensor_count, 1, &b->tensor_room, sizeof(*t)))
+	if (array_room(&tensor, b->tensor_count, 1, &b->tensor_room, sizeof(*t)))
 		return NULL;
 	b->tensor = tensor;
 	t = &b->tensor[b->tensor_count++];
@@ -91,8 +90,9 @@ void builder_free(struct index_builder *b)
 {
 	free(b->tensor);
 	free(b->strings);
+	free(b->file);
 	b->tensor = NULL;
-	b->strings = NULL;
+	b->strings = b->file = NULL;
 }
 
 static void shape_shown(char *out, size_t room, const struct index_tensor *t)
@@ -153,11 +153,13 @@ int index_inside(const char *where, uint64_t offset, uint64_t bytes, uint64_t fi
 		    bytes, offset, file_bytes);
 }
 
-/* Names come into strings in the header's order, so their offsets tell it when file offsets are equal. */
+/* Names come into strings in the headers' order, so their offsets tell it when file offsets are equal. */
 static int compare_place(const void *a, const void *b)
 {
 	const struct index_tensor *ta = a, *tb = b;
 
+	if (ta->shard != tb->shard)
+		return ta->shard < tb->shard ? -1 : 1;
 	if (ta->file_offset != tb->file_offset)
 		return ta->file_offset < tb->file_offset ? -1 : 1;
 	return (ta->name > tb->name) - (ta->name < tb->name);
@@ -172,36 +174,51 @@ static int compare_name(const void *a, const void *b, void *arg)
 	return strcmp(index_string(block, t[*ia].name), index_string(block, t[*ib].name));
 }
 
-/* Begins a sentence about entry @i. */
-static void tensor_where(const struct index_block *block, uint64_t i, char where[INDEX_SHOWN + 16])
+#define WHERE_ROOM (2 * INDEX_SHOWN + 16)
+
+/* Begins a sentence about entry @i; where there are several files it says which one. */
+static void tensor_where(const struct index_block *block, uint64_t i, char where[WHERE_ROOM])
 {
 	const struct index_tensor *t = &index_tensors(block)[i];
-	char shown[INDEX_SHOWN];
+	char shown[INDEX_SHOWN], file[INDEX_SHOWN];
 
 	text_shown(shown, sizeof(shown), index_string(block, t->name), t->name_bytes);
-	snprintf(where, INDEX_SHOWN + 16, "tensor '%s'", shown);
+	if (block->shard_count == 1) {
+		snprintf(where, WHERE_ROOM, "tensor '%s'", shown);
+		return;
+	}
+	path_shown(file, sizeof(file), index_string(block, index_shards(block)[t->shard].name));
+	snprintf(where, WHERE_ROOM, "%s: tensor '%s'", file, shown);
+}
+
+static int refuse_doubled(const struct index_block *block, uint32_t a, uint32_t b)
+{
+	const struct index_tensor *t = index_tensors(block);
+	char where[WHERE_ROOM], other[INDEX_SHOWN];
+
+	tensor_where(block, a, where);
+	if (t[a].shard == t[b].shard)
+		return fail(EBADMSG, "%s is there twice", where);
+	path_shown(other, sizeof(other), index_string(block, index_shards(block)[t[b].shard].name));
+	return fail(EBADMSG, "%s is in %s too", where, other);
 }
 
 static int sort_names(struct index_block *block)
 {
 	uint32_t *by_name = (uint32_t *)((char *)block + block->by_name);
-	char where[INDEX_SHOWN + 16];
 
 	for (uint64_t i = 0; i < block->tensor_count; i++)
 		by_name[i] = i;
 	qsort_r(by_name, block->tensor_count, sizeof(*by_name), compare_name, block);
-	for (uint64_t i = 1; i < block->tensor_count; i++) {
-		if (compare_name(&by_name[i - 1], &by_name[i], block))
-			continue;
-		tensor_where(block, by_name[i], where);
-		return fail(EBADMSG, "%s is there twice", where);
-	}
+	for (uint64_t i = 1; i < block->tensor_count; i++)
+		if (!compare_name(&by_name[i - 1], &by_name[i], block))
+			return refuse_doubled(block, by_name[i], by_name[i - 1]);
 	return 0;
 }
 
 static int refuse_overlap(const struct index_block *block, uint64_t i, uint64_t last, uint64_t end)
 {
-	char where[INDEX_SHOWN + 16], other[INDEX_SHOWN + 16];
+	char where[WHERE_ROOM], other[WHERE_ROOM];
 
 	tensor_where(block, i, where);
 	tensor_where(block, last, other);
@@ -209,97 +226,138 @@ static int refuse_overlap(const struct index_block *block, uint64_t i, uint64_t 
 		    where, index_tensors(block)[i].file_offset, other, end);
 }
 
-static int refuse_hole(uint64_t begin, uint64_t end)
+static int refuse_hole(const struct index_block *block, const struct index_shard *shard, uint64_t begin, uint64_t end)
 {
-	return fail(EBADMSG,
-		    "no tensor has the bytes from offset %" PRIu64 " of the file to %" PRIu64
-		    ", all must belong to one",
-		    begin, end);
+	char file[INDEX_SHOWN] = "";
+
+	if (block->shard_count > 1)
+		path_shown(file, sizeof(file), index_string(block, shard->name));
+	return fail(EBADMSG, "%s%sno tensor has the bytes from offset %" PRIu64 " of the file to %" PRIu64 ", all must belong to one",
+		    file, *file ? ": " : "", begin, end);
 }
 
 /*
  * In file order no tensor may reach into the next one; one without bytes cannot overlap in GGUF and lies between two
  * others in safetensors, which leaves no bytes where something could hide.
  */
-static int check_overlap(const struct index_block *block)
+static int check_overlap(const struct index_block *block, const struct index_shard *shard)
 {
 	const struct index_tensor *t = index_tensors(block);
 	bool dense = block->format == INDEX_SAFETENSORS;
-	uint64_t begin = block->data_offset, end = begin, last = 0;
+	uint64_t begin = shard->data_offset, end = begin, last = 0;
 
-	for (uint64_t i = 0; i < block->tensor_count; i++) {
+	for (uint64_t i = shard->first; i < shard->first + shard->count; i++) {
 		uint64_t at = t[i].file_offset;
 
 		if (at < end && (t[i].bytes || (dense && at != begin)))
 			return refuse_overlap(block, i, last, end);
 		if (at > end && dense)
-			return refuse_hole(end, at);
+			return refuse_hole(block, shard, end, at);
 		if (!t[i].bytes)
 			continue;
 		begin = at;
 		end = at + t[i].bytes;
 		last = i;
 	}
-	return dense && end != block->file_bytes ? refuse_hole(end, block->file_bytes) : 0;
+	return dense && end != shard->stamp.bytes ? refuse_hole(block, shard, end, shard->stamp.bytes) : 0;
+}
+
+static int check_overlaps(const struct index_block *block)
+{
+	const struct index_shard *shard = index_shards(block);
+	int ret = 0;
+
+	for (uint32_t i = 0; i < block->shard_count && !ret; i++)
+		ret = check_overlap(block, &shard[i]);
+	return ret;
+}
+
+/* Room for the strings of a file: its own, which begin with "", and its name. */
+static uint64_t strings_bytes(const struct index_builder *b)
+{
+	return (b->strings_bytes ? b->strings_bytes : 1) + (b->file ? strlen(b->file) + 1 : 0);
 }
 
 /* An empty block with its parts laid out one behind the other. */
-static int block_alloc(const struct index_builder *b, struct index_block **out)
+static int block_alloc(const struct index_builder *b, uint32_t count, struct index_block **out)
 {
-	uint64_t strings = b->strings_bytes ? b->strings_bytes : 1;
+	uint64_t tensors = 0, strings = 0, files = 0, bytes;
 	struct index_block *block;
-	uint64_t bytes;
 
-	if (b->tensor_count > UINT32_MAX ||
-	    __builtin_add_overflow(b->tensor_count * (sizeof(struct index_tensor) + sizeof(uint32_t)),
-				   sizeof(*block) + strings, &bytes))
-		return fail(EOVERFLOW, "an index of %" PRIu64 " tensors is too large", b->tensor_count);
+	for (uint32_t i = 0; i < count; i++) {
+		tensors += b[i].tensor_count;
+		strings += strings_bytes(&b[i]);
+		/* Files may be sparse; the rest that is summed here is in memory. */
+		if (__builtin_add_overflow(files, b[i].file_bytes, &files) || files > INT64_MAX)
+			return fail(EOVERFLOW, "the files have more than %" PRId64 " bytes in all", INT64_MAX);
+	}
+	if (tensors > UINT32_MAX)
+		return fail(EOVERFLOW, "an index of %" PRIu64 " tensors is too large", tensors);
+	bytes = sizeof(*block) + count * sizeof(struct index_shard) + tensors * (sizeof(struct index_tensor) + sizeof(uint32_t)) +
+		strings;
 	block = calloc(1, bytes);
 	if (!block)
 		return fail(ENOMEM, "no memory for an index of %" PRIu64 " bytes", bytes);
 	block->magic = INDEX_MAGIC;
 	block->bytes = bytes;
-	block->tensor_count = b->tensor_count;
-	block->tensors = sizeof(*block);
-	block->by_name = block->tensors + b->tensor_count * sizeof(struct index_tensor);
-	block->strings = block->by_name + b->tensor_count * sizeof(uint32_t);
+	block->format = b->format;
+	block->shard_count = count;
+	block->tensor_count = tensors;
+	block->file_bytes = files;
+	block->shards = sizeof(*block);
+	block->tensors = block->shards + count * sizeof(struct index_shard);
+	block->by_name = block->tensors + tensors * sizeof(struct index_tensor);
+	block->strings = block->by_name + tensors * sizeof(uint32_t);
 	*out = block;
 	return 0;
 }
 
-static void block_fill(struct index_block *block, const struct index_builder *b)
+/* Takes in file @i, whose tensors come from @first on and whose strings go to @strings on. */
+static void fill_shard(struct index_block *block, const struct index_builder *b, uint32_t i, uint64_t first, uint64_t strings)
 {
-	struct index_tensor *t = (struct index_tensor *)((char *)block + block->tensors);
+	struct index_shard *shard = (struct index_shard *)((char *)block + block->shards) + i;
+	struct index_tensor *t = (struct index_tensor *)((char *)block + block->tensors) + first;
+	uint64_t own = b->strings_bytes ? b->strings_bytes : 1;
 
-	block->format = b->format;
-	block->version = b->version;
-	block->alignment = b->alignment;
-	block->file_bytes = b->file_bytes;
-	block->data_offset = b->data_offset;
-	block->architecture = block->strings + b->architecture;
-	block->model_name = block->strings + b->model_name;
+	*shard = (struct index_shard){ .stamp = b->stamp, .data_offset = b->data_offset, .first = first, .count = b->tensor_count,
+				       .version = b->version, .alignment = b->alignment, .outside = b->outside };
+	shard->stamp.bytes = b->file_bytes;
+	shard->name = strings + (b->file ? own : 0);
 	if (b->strings_bytes)
-		memcpy((char *)block + block->strings, b->strings, b->strings_bytes);
+		memcpy((char *)block + strings, b->strings, b->strings_bytes);
+	if (b->file)
+		strcpy((char *)block + shard->name, b->file);
 	if (b->tensor_count)
 		memcpy(t, b->tensor, b->tensor_count * sizeof(*t));
-	for (uint64_t i = 0; i < b->tensor_count; i++) {
-		t[i].name += block->strings;
-		block->tensor_bytes += t[i].bytes;
+	for (uint64_t k = 0; k < b->tensor_count; k++) {
+		t[k].name += strings;
+		t[k].shard = i;
+		block->tensor_bytes += t[k].bytes;
 	}
-	qsort(t, b->tensor_count, sizeof(*t), compare_place);
+	if (i == 0) {
+		block->architecture = strings + b->architecture;
+		block->model_name = strings + b->model_name;
+	}
 }
 
-int index_build(struct index_builder *b, struct index_block **out)
+int index_build(const struct index_builder *b, uint32_t count, struct index_block **out)
 {
 	struct index_block *block = NULL;
-	int ret = block_alloc(b, &block);
+	uint64_t first = 0, strings;
+	int ret = block_alloc(b, count, &block);
 
 	if (ret)
 		return ret;
-	block_fill(block, b);
+	strings = block->strings;
+	for (uint32_t i = 0; i < count; i++) {
+		fill_shard(block, &b[i], i, first, strings);
+		first += b[i].tensor_count;
+		strings += strings_bytes(&b[i]);
+	}
+	qsort((char *)block + block->tensors, block->tensor_count, sizeof(struct index_tensor), compare_place);
 	ret = sort_names(block);
 	if (!ret)
-		ret = check_overlap(block);
+		ret = check_overlaps(block);
 	if (!ret)
 		ret = layout_place(block, (struct index_tensor *)((char *)block + block->tensors));
 	if (ret)

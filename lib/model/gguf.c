@@ -7,6 +7,7 @@
 #include "index.h"
 #include "reader.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pinion/type.h>
@@ -215,6 +216,39 @@ static int key_name(struct gguf *g)
 	return read_label(g, &g->b->model_name);
 }
 
+/* What a part says of the whole. A model in one file may say that it is part 0 of 1. */
+static int key_split_no(struct gguf *g)
+{
+	uint16_t no;
+	int ret = reader_read(&g->r, &no, sizeof(no), "the value");
+
+	if (!ret)
+		g->b->split_no = le16toh(no);
+	return ret;
+}
+
+static int key_split_count(struct gguf *g)
+{
+	uint16_t count;
+	int ret = reader_read(&g->r, &count, sizeof(count), "the value");
+
+	if (!ret)
+		g->b->split_count = le16toh(count);
+	return ret;
+}
+
+static int key_split_tensors(struct gguf *g)
+{
+	uint32_t count;
+	int ret = reader_u32(&g->r, &count, "the value");
+
+	if (!ret && count > INT32_MAX)
+		return fail(EBADMSG, "%s is negative", g->r.where);
+	if (!ret)
+		g->b->split_tensors = count;
+	return ret;
+}
+
 /* The keys whose values are used. Twice one of them would leave two readers free to believe different ones. */
 static const struct known_key {
 	const char *key;
@@ -225,6 +259,9 @@ static const struct known_key {
 	{"general.alignment", VALUE_U32, "a uint32", key_alignment},
 	{"general.architecture", VALUE_STRING, "a string", key_architecture},
 	{"general.name", VALUE_STRING, "a string", key_name},
+	{"split.count", VALUE_U16, "a uint16", key_split_count},
+	{"split.no", VALUE_U16, "a uint16", key_split_no},
+	{"split.tensors.count", VALUE_I32, "an int32", key_split_tensors},
 };
 
 static int read_known(struct gguf *g, unsigned int i, uint32_t type)
@@ -373,6 +410,8 @@ int gguf_parse(int fd, struct index_builder *b)
 	ret = read_head(&g);
 	for (uint64_t i = 0; i < g.keys && !ret; i++)
 		ret = read_key(&g, i);
+	if (!ret && b->split_count && b->split_no >= b->split_count)
+		ret = fail(EBADMSG, "split.no is %" PRIu32 ", of %" PRIu32 " parts (split.count)", b->split_no, b->split_count);
 	for (uint64_t i = 0; i < g.tensors && !ret; i++)
 		ret = read_tensor(&g, i);
 	if (!ret)

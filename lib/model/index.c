@@ -2,18 +2,14 @@
 #include "index.h"
 
 #include "../error.h"
-#include "reader.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <pinion/context.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 struct pinion_index {
 	struct index_block *block;
@@ -58,6 +54,7 @@ void index_describe(const struct index_block *b, uint64_t i, struct pinion_tenso
 		.bytes = t->bytes,
 		.file_offset = t->file_offset,
 		.offset = t->offset,
+		.shard = t->shard,
 	};
 	memcpy(out->shape, t->shape, sizeof(out->shape));
 }
@@ -67,35 +64,66 @@ void index_describe_file(const struct index_block *b, struct pinion_index_info *
 	*info = (struct pinion_index_info){
 		.size = sizeof(*info),
 		.format = b->format == INDEX_GGUF ? "gguf" : "safetensors",
-		.version = b->version,
-		.alignment = b->alignment,
+		.version = index_shards(b)->version,
+		.alignment = index_shards(b)->alignment,
 		.file_bytes = b->file_bytes,
-		.data_offset = b->data_offset,
+		.data_offset = index_shards(b)->data_offset,
 		.tensors = b->tensor_count,
 		.tensor_bytes = b->tensor_bytes,
 		.buffer_bytes = b->buffer_bytes,
 		.moved_bytes = b->moved_bytes,
 		.architecture = index_string(b, b->architecture),
 		.name = index_string(b, b->model_name),
+		.shards = b->shard_count,
+		.claimed_bytes = b->claimed_bytes,
 	};
+}
+
+static void describe_shard(const struct index_block *b, uint32_t i, struct pinion_shard *shard)
+{
+	const struct index_shard *s = &index_shards(b)[i];
+
+	*shard = (struct pinion_shard){
+		.size = sizeof(*shard),
+		.file = index_string(b, s->name),
+		.file_bytes = s->stamp.bytes,
+		.data_offset = s->data_offset,
+		.first = s->first,
+		.tensors = s->count,
+		.outside = s->outside,
+		.sha256 = s->sha256,
+	};
+}
+
+int index_shard_out(const struct index_block *b, uint64_t i, struct pinion_shard *shard)
+{
+	struct pinion_shard own;
+
+	if (i >= b->shard_count)
+		return fail(ENOENT, "there is no file %" PRIu64 ", the model has %" PRIu32, i, b->shard_count);
+	describe_shard(b, i, &own);
+	return opts_out(shard, &own, sizeof(own), "pinion_shard");
 }
 
 /* The parts lie where index_build() puts them, one behind the other, and the last byte ends whatever string is last. */
 static int check_parts(const struct index_block *b, uint64_t bytes)
 {
-	uint64_t tensors = sizeof(*b), names, strings;
+	uint64_t shards = sizeof(*b), tensors, names, strings;
 
 	if (bytes < sizeof(*b) || (uintptr_t)b % _Alignof(struct index_block))
 		return fail(EPROTO, "%" PRIu64 " bytes at %p cannot be one, which needs %zu or more", bytes,
 			    (const void *)b, sizeof(*b));
-	if (b->magic != INDEX_MAGIC || b->bytes != bytes || b->reserved)
+	if (b->magic != INDEX_MAGIC || b->bytes != bytes)
 		return fail(EPROTO, "its magic is %" PRIx64 " and its size %" PRIu64 ", they must be %llx and %" PRIu64,
 			    b->magic, b->bytes, INDEX_MAGIC, bytes);
 	if (b->tensor_count > UINT32_MAX)
 		return fail(EPROTO, "it counts %" PRIu64 " tensors", b->tensor_count);
+	if (!b->shard_count || b->shard_count > INDEX_SHARDS_MAX)
+		return fail(EPROTO, "it counts %" PRIu32 " files", b->shard_count);
+	tensors = shards + b->shard_count * sizeof(struct index_shard);
 	names = tensors + b->tensor_count * sizeof(struct index_tensor);
 	strings = names + b->tensor_count * sizeof(uint32_t);
-	if (b->tensors != tensors || b->by_name != names || b->strings != strings || strings >= bytes)
+	if (b->shards != shards || b->tensors != tensors || b->by_name != names || b->strings != strings || strings >= bytes)
 		return fail(EPROTO, "its parts for %" PRIu64 " tensors are not where they belong in %" PRIu64 " bytes",
 			    b->tensor_count, bytes);
 	if (*((const char *)b + bytes - 1))
@@ -105,19 +133,72 @@ static int check_parts(const struct index_block *b, uint64_t bytes)
 
 static int check_file(const struct index_block *b)
 {
-	bool gguf = b->format == INDEX_GGUF;
-	bool power = b->alignment && !(b->alignment & (b->alignment - 1));
-
-	if (!gguf && b->format != INDEX_SAFETENSORS)
+	if (b->format != INDEX_GGUF && b->format != INDEX_SAFETENSORS)
 		return fail(EPROTO, "format %" PRIu32 " is not known", b->format);
-	if (gguf ? !power || b->version < 2 || b->version > 3 : b->alignment || b->version)
-		return fail(EPROTO, "version %" PRIu32 " with alignment %" PRIu32 " is not one of its format",
-			    b->version, b->alignment);
-	if (b->file_bytes > INT64_MAX || b->data_offset > b->file_bytes)
-		return fail(EPROTO, "its data begins at %" PRIu64 " of a file of %" PRIu64, b->data_offset,
-			    b->file_bytes);
 	if (!b->buffer_bytes || b->buffer_bytes > INT64_MAX)
 		return fail(EPROTO, "its buffer has %" PRIu64 " bytes", b->buffer_bytes);
+	if (b->claimed_bytes > INT64_MAX)
+		return fail(EPROTO, "the bytes it claims are %" PRIu64, b->claimed_bytes);
+	return 0;
+}
+
+static bool is_sha256(const char text[INDEX_SHA256_ROOM])
+{
+	size_t digits = 0;
+
+	while (digits < INDEX_SHA256_ROOM && text[digits] && strchr("0123456789abcdef", text[digits]))
+		digits++;
+	return digits < INDEX_SHA256_ROOM && !text[digits] && (digits == 0 || digits == INDEX_SHA256_ROOM - 1);
+}
+
+/* Files whose tensors lie one behind the other, each with a name that is one. */
+static int check_shard(const struct index_block *b, const struct index_shard *s, uint64_t first, const char *where)
+{
+	bool gguf = b->format == INDEX_GGUF;
+	bool power = s->alignment && !(s->alignment & (s->alignment - 1));
+
+	if (gguf ? !power || s->version < 2 || s->version > 3 : s->alignment || s->version)
+		return fail(EPROTO, "%s: version %" PRIu32 " with alignment %" PRIu32 " is not one of its format", where,
+			    s->version, s->alignment);
+	if (s->stamp.bytes > INT64_MAX || s->data_offset > s->stamp.bytes)
+		return fail(EPROTO, "%s: its data begins at %" PRIu64 " of a file of %" PRIu64, where, s->data_offset,
+			    s->stamp.bytes);
+	if (s->first != first || s->count > b->tensor_count - first || s->outside > 1)
+		return fail(EPROTO, "%s: its tensors are %" PRIu64 " from %" PRIu64 " on", where, s->count, s->first);
+	if (s->name < b->strings || s->name >= b->bytes)
+		return fail(EPROTO, "%s: its name is at %" PRIu64 ", strings are from %" PRIu64 " to %" PRIu64, where, s->name,
+			    b->strings, b->bytes);
+	if (s->reserved[0] || s->reserved[1] || s->reserved[2] || !is_sha256(s->sha256))
+		return fail(EPROTO, "%s: its SHA-256 is none", where);
+	/* As it is in the folder: any byte may be in it. */
+	if (strnlen(index_string(b, s->name), INDEX_FILE_MAX + 1) > INDEX_FILE_MAX)
+		return fail(EPROTO, "%s: its name has more than %u bytes", where, INDEX_FILE_MAX);
+	return 0;
+}
+
+static int check_shards(const struct index_block *b)
+{
+	uint64_t first = 0, file_bytes = 0;
+	char where[32];
+
+	for (uint32_t i = 0; i < b->shard_count; i++) {
+		const struct index_shard *s = &index_shards(b)[i];
+		int ret;
+
+		snprintf(where, sizeof(where), "file %" PRIu32, i);
+		ret = check_shard(b, s, first, where);
+		if (ret)
+			return ret;
+		first += s->count;
+		/* No overflow: both are below 2^63. */
+		file_bytes += s->stamp.bytes;
+		if (file_bytes > INT64_MAX)
+			break;
+	}
+	if (first != b->tensor_count || file_bytes != b->file_bytes || file_bytes > INT64_MAX)
+		return fail(EPROTO,
+			    "it says %" PRIu64 " tensors in %" PRIu64 " bytes, its files have %" PRIu64 " in %" PRIu64,
+			    b->tensor_count, b->file_bytes, first, file_bytes);
 	return 0;
 }
 
@@ -173,16 +254,17 @@ static int check_place(const struct index_block *b, const struct index_tensor *t
 {
 	bool aligned =
 		t->moved ? t->offset % INDEX_MOVED_ALIGN == 0 : t->offset % INDEX_BLOCK == t->file_offset % INDEX_BLOCK;
-	int ret = index_inside(where, t->file_offset, t->bytes, b->file_bytes);
+	const struct index_shard *s = &index_shards(b)[t->shard];
+	int ret = index_inside(where, t->file_offset, t->bytes, s->stamp.bytes);
 
 	if (ret)
 		return ret;
-	if (t->file_offset < b->data_offset)
+	if (t->file_offset < s->data_offset)
 		return fail(EPROTO, "%s: it is at %" PRIu64 " of the file, before the data at %" PRIu64, where,
-			    t->file_offset, b->data_offset);
-	if (b->format == INDEX_GGUF && (t->file_offset - b->data_offset) % b->alignment)
+			    t->file_offset, s->data_offset);
+	if (b->format == INDEX_GGUF && (t->file_offset - s->data_offset) % s->alignment)
 		return fail(EPROTO, "%s: it is at %" PRIu64 " of the data, not a multiple of %" PRIu32, where,
-			    t->file_offset - b->data_offset, b->alignment);
+			    t->file_offset - s->data_offset, s->alignment);
 	if (t->moved > 1 || (t->moved && (b->format == INDEX_GGUF || !t->bytes)))
 		return fail(EPROTO, "%s: moved is %" PRIu32, where, t->moved);
 	if (t->bytes ? !aligned : t->offset != 0)
@@ -194,16 +276,20 @@ static int check_place(const struct index_block *b, const struct index_tensor *t
 	return 0;
 }
 
-/* Every entry by itself, their order in the file, and the sums. No sum overflows: without overlap it fits the file. */
-static int check_tensors(const struct index_block *b)
+/* Every entry of a file by itself, and their order in it. */
+static int check_tensors_of(const struct index_block *b, uint32_t shard, uint64_t *tensor_bytes, uint64_t *moved_bytes)
 {
-	uint64_t end = 0, at = 0, tensor_bytes = 0, moved_bytes = 0;
-	const struct index_tensor *t = index_tensors(b);
+	const struct index_shard *s = &index_shards(b)[shard];
+	uint64_t end = 0, at = 0;
 	char where[32];
 	int ret;
 
-	for (uint64_t i = 0; i < b->tensor_count; i++, t++) {
+	for (uint64_t i = s->first; i < s->first + s->count; i++) {
+		const struct index_tensor *t = &index_tensors(b)[i];
+
 		snprintf(where, sizeof(where), "tensor %" PRIu64, i);
+		if (t->shard != shard || t->reserved)
+			return fail(EPROTO, "%s: it is one of file %" PRIu32 ", not of %" PRIu32, where, shard, t->shard);
 		ret = check_name(b, t, where);
 		if (!ret)
 			ret = check_shape(b, t, where);
@@ -216,15 +302,25 @@ static int check_tensors(const struct index_block *b)
 				    where, t->file_offset, at);
 		at = t->file_offset;
 		end = t->bytes ? at + t->bytes : end;
-		tensor_bytes += t->bytes;
-		moved_bytes += t->moved ? t->bytes : 0;
+		*tensor_bytes += t->bytes;
+		*moved_bytes += t->moved ? t->bytes : 0;
 	}
-	if (b->tensor_bytes != tensor_bytes || b->moved_bytes != moved_bytes)
-		return fail(EPROTO,
-			    "it says %" PRIu64 " bytes and %" PRIu64 " moved, its tensors have %" PRIu64
-			    " and %" PRIu64,
-			    b->tensor_bytes, b->moved_bytes, tensor_bytes, moved_bytes);
 	return 0;
+}
+
+/* No sum overflows: without overlap the tensors fit the files. */
+static int check_tensors(const struct index_block *b)
+{
+	uint64_t tensor_bytes = 0, moved_bytes = 0;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < b->shard_count && !ret; i++)
+		ret = check_tensors_of(b, i, &tensor_bytes, &moved_bytes);
+	if (!ret && (b->tensor_bytes != tensor_bytes || b->moved_bytes != moved_bytes))
+		ret = fail(EPROTO,
+			   "it says %" PRIu64 " bytes and %" PRIu64 " moved, its tensors have %" PRIu64 " and %" PRIu64,
+			   b->tensor_bytes, b->moved_bytes, tensor_bytes, moved_bytes);
+	return ret;
 }
 
 /* Names that rise from each to the next are all different, so their entries are too, and none is missing. */
@@ -248,6 +344,8 @@ int index_check(const void *block, uint64_t bytes)
 	if (!ret)
 		ret = check_file(b);
 	if (!ret)
+		ret = check_shards(b);
+	if (!ret)
 		ret = check_label(b, b->architecture, "architecture");
 	if (!ret)
 		ret = check_label(b, b->model_name, "model's name");
@@ -258,105 +356,12 @@ int index_check(const void *block, uint64_t bytes)
 	return ret ? fail(EPROTO, "the index is refused: %s", pinion_error()) : 0;
 }
 
-static const char *kind_of(mode_t mode)
-{
-	if (S_ISDIR(mode))
-		return "a directory";
-	if (S_ISFIFO(mode))
-		return "a FIFO";
-	if (S_ISCHR(mode) || S_ISBLK(mode))
-		return "a device";
-	return S_ISSOCK(mode) ? "a socket" : "something else";
-}
-
-static int refuse_magic(const unsigned char *first, uint64_t bytes)
-{
-	if (first[0] == '{')
-		return fail(EBADMSG, "it begins like JSON; of a model in several files give the safetensors files");
-	return fail(
-		EBADMSG,
-		"neither GGUF, whose magic is 47 47 55 46, nor safetensors, whose header begins with '{' at offset 8: "
-		"%" PRIu64 " bytes with the magic %02x %02x %02x %02x",
-		bytes, first[0], first[1], first[2], first[3]);
-}
-
-/* By what the file begins with, not by how it is called. */
-static int parse(int fd, struct index_builder *b)
-{
-	unsigned char first[9] = {0};
-	struct reader r;
-	int ret = reader_open(&r, fd, b->file_bytes);
-
-	if (ret)
-		return ret;
-	ret = reader_read(&r, first, b->file_bytes < sizeof(first) ? b->file_bytes : sizeof(first), "the magic");
-	reader_close(&r);
-	if (ret)
-		return ret;
-	if (!memcmp(first, "GGUF", 4) || !memcmp(first, "FUGG", 4))
-		return gguf_parse(fd, b);
-	if (first[8] == '{')
-		return safetensors_parse(fd, b);
-	return refuse_magic(first, b->file_bytes);
-}
-
-static int read_block(int fd, struct index_block **out)
-{
-	struct index_builder b = {0};
-	struct stat st;
-	int ret;
-
-	if (fstat(fd, &st))
-		return fail_errno(errno, "looking at it");
-	/* Reading a FIFO or a device could wait for ever or do something. */
-	if (!S_ISREG(st.st_mode))
-		return fail(EINVAL, "it is %s, a regular file is needed", kind_of(st.st_mode));
-	if (!st.st_size)
-		return fail(EBADMSG, "the file is empty");
-	b.file_bytes = st.st_size;
-	ret = parse(fd, &b);
-	if (!ret)
-		ret = index_build(&b, out);
-	builder_free(&b);
-	return ret;
-}
-
-/* The end of a long path says more than its beginning. */
-static void path_shown(char *out, size_t room, const char *path)
-{
-	size_t len = strlen(path);
-	size_t skip = len < room ? 0 : len - room + 1;
-
-	text_shown(out, room, path + skip, len - skip);
-}
-
-int index_read(int fd, const char *path, struct index_block **out)
-{
-	char shown[INDEX_SHOWN];
-	int ret = read_block(fd, out);
-
-	if (!ret)
-		return 0;
-	path_shown(shown, sizeof(shown), path);
-	return fail(-ret, "%s: %s", shown, pinion_error());
-}
-
 PINION_API int pinion_index_open(const char *path, struct pinion_index **out)
 {
 	struct index_block *block;
-	char shown[INDEX_SHOWN];
 	struct pinion_index *ix;
-	int fd, ret;
+	int ret = index_read_path(path, &block);
 
-	/* Without O_NONBLOCK the open of a FIFO would wait for a writer. */
-	fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (fd < 0) {
-		ret = -errno;
-		path_shown(shown, sizeof(shown), path);
-		return fail_errno(-ret, "opening %s", shown);
-	}
-	ret = index_read(fd, path, &block);
-	close(fd);
 	if (ret)
 		return ret;
 	ix = malloc(sizeof(*ix));
@@ -409,4 +414,10 @@ PINION_API int pinion_index_tensor_at(const struct pinion_index *ix, uint64_t i,
 			    ix->block->tensor_count);
 	index_describe(ix->block, i, out);
 	return 0;
+}
+
+PINION_API int pinion_index_shard_at(const struct pinion_index *ix, uint64_t i, struct pinion_shard *shard)
+{
+	assert(ix);
+	return index_shard_out(ix->block, i, shard);
 }

@@ -45,19 +45,27 @@ static bool all_may_stay(const struct index_tensor *t, uint64_t count)
 	return true;
 }
 
-/* The file's data section as it is, from the start of the block that its first byte is in. */
-static void place_all(struct index_block *block, struct index_tensor *t, uint64_t align)
+/*
+ * The file's data section as it is, from the start of the block that its first byte is in; behind what the buffer has
+ * already, from a whole block on.
+ */
+static int place_all(struct index_block *block, struct index_tensor *t, const struct index_shard *shard, uint64_t align)
 {
-	uint64_t base = round_down(block->data_offset, align);
-	uint64_t end = 0;
+	uint64_t base = round_down(shard->data_offset, align);
+	uint64_t end = base, at = 0;
+	int ret;
 
-	for (uint64_t i = 0; i < block->tensor_count; i++) {
-		t[i].moved = 0;
-		t[i].offset = t[i].bytes ? t[i].file_offset - base : 0;
+	for (uint64_t i = 0; i < shard->count; i++)
 		if (t[i].bytes)
-			end = t[i].offset + t[i].bytes;
+			end = t[i].file_offset + t[i].bytes;
+	ret = extend(&block->buffer_bytes, end - base, align, &at);
+	if (ret)
+		return ret;
+	for (uint64_t i = 0; i < shard->count; i++) {
+		t[i].moved = 0;
+		t[i].offset = t[i].bytes ? at + (t[i].file_offset - base) : 0;
 	}
-	block->buffer_bytes = end;
+	return 0;
 }
 
 /*
@@ -94,13 +102,13 @@ static int place_run(struct index_block *block, struct index_tensor *t, uint64_t
 	return 0;
 }
 
-static int place_runs(struct index_block *block, struct index_tensor *t)
+static int place_runs(struct index_block *block, struct index_tensor *t, uint64_t tensors)
 {
 	uint64_t count, begin, end;
 	int ret = 0;
 
-	for (uint64_t i = 0; i < block->tensor_count && !ret; i += count) {
-		find_run(&t[i], block->tensor_count - i, &count, &begin, &end);
+	for (uint64_t i = 0; i < tensors && !ret; i += count) {
+		find_run(&t[i], tensors - i, &count, &begin, &end);
 		if (end - begin >= INDEX_RUN_BYTES) {
 			ret = place_run(block, &t[i], count, begin, end);
 			continue;
@@ -113,6 +121,23 @@ static int place_runs(struct index_block *block, struct index_tensor *t)
 	return ret;
 }
 
+static int place_shard(struct index_block *block, struct index_tensor *t, const struct index_shard *shard)
+{
+	uint64_t at;
+	int ret;
+
+	/* A read fills the last block of the file before this one. */
+	ret = extend(&block->buffer_bytes, 0, INDEX_BLOCK, &at);
+	if (ret)
+		return ret;
+	if (block->format == INDEX_GGUF)
+		return place_all(block, t, shard, shard->alignment > INDEX_BLOCK ? shard->alignment : INDEX_BLOCK);
+	if (all_may_stay(t, shard->count))
+		return place_all(block, t, shard, INDEX_BLOCK);
+	return place_runs(block, t, shard->count);
+}
+
+/* Behind all that is placed, the tensors of all files one behind the other. */
 static int place_moved(struct index_block *block, struct index_tensor *t)
 {
 	int ret = 0;
@@ -120,8 +145,12 @@ static int place_moved(struct index_block *block, struct index_tensor *t)
 	for (uint64_t i = 0; i < block->tensor_count && !ret; i++) {
 		if (!t[i].moved)
 			continue;
-		ret = extend(&block->buffer_bytes, t[i].bytes, INDEX_MOVED_ALIGN, &t[i].offset);
-		/* No overflow: tensors do not overlap, so their sum is no more than the file. */
+		/* A read fills the last block of what is placed. */
+		if (!block->moved_bytes)
+			ret = extend(&block->buffer_bytes, 0, INDEX_BLOCK, &t[i].offset);
+		if (!ret)
+			ret = extend(&block->buffer_bytes, t[i].bytes, INDEX_MOVED_ALIGN, &t[i].offset);
+		/* No overflow: tensors do not overlap, so their sum is no more than the files'. */
 		block->moved_bytes += t[i].bytes;
 	}
 	return ret;
@@ -129,19 +158,15 @@ static int place_moved(struct index_block *block, struct index_tensor *t)
 
 int layout_place(struct index_block *block, struct index_tensor *tensor)
 {
+	const struct index_shard *shard = index_shards(block);
 	int ret = 0;
 
 	block->buffer_bytes = 0;
 	block->moved_bytes = 0;
-	if (block->format == INDEX_GGUF) {
-		place_all(block, tensor, block->alignment > INDEX_BLOCK ? block->alignment : INDEX_BLOCK);
-	} else if (all_may_stay(tensor, block->tensor_count)) {
-		place_all(block, tensor, INDEX_BLOCK);
-	} else {
-		ret = place_runs(block, tensor);
-		if (!ret)
-			ret = place_moved(block, tensor);
-	}
+	for (uint32_t i = 0; i < block->shard_count && !ret; i++)
+		ret = place_shard(block, tensor + shard[i].first, &shard[i]);
+	if (!ret)
+		ret = place_moved(block, tensor);
 	if (!block->buffer_bytes)
 		block->buffer_bytes = 1;
 	return ret;

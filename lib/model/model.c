@@ -88,6 +88,11 @@ PINION_API int pinion_model_info(const struct pinion_model *m, struct pinion_ind
 	return opts_out(info, &own, sizeof(own), "pinion_index_info");
 }
 
+PINION_API int pinion_model_shard_at(const struct pinion_model *m, uint64_t i, struct pinion_shard *out)
+{
+	return index_shard_out(m->block, i, out);
+}
+
 PINION_API int pinion_model_load_stats(const struct pinion_model *m, struct pinion_load_stats *stats)
 {
 	if (!m->loaded)

@@ -3,20 +3,13 @@
 #ifndef PINION_FUZZ_INDEX_H
 #define PINION_FUZZ_INDEX_H
 
+#include "fuzz.h"
 #include "model/index.h"
 
 #include <pinion/type.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#define EXPECT(condition)                                                                                              \
-	do {                                                                                                           \
-		if (!(condition))                                                                                      \
-			abort();                                                                                       \
-	} while (0)
 
 /* One file for all runs; making one each time is most of a run's time. */
 static int fuzz_file(const uint8_t *data, size_t bytes)
@@ -51,14 +44,14 @@ static void fuzz_use(const struct index_block *block)
 	EXPECT(bytes == info.tensor_bytes && bytes <= info.file_bytes);
 }
 
-static int fuzz_index(const uint8_t *data, size_t bytes, int (*parse)(int fd, struct index_builder *b))
+static inline int fuzz_index(const uint8_t *data, size_t bytes, int (*parse)(int fd, struct index_builder *b))
 {
 	struct index_builder b = {.file_bytes = bytes};
 	struct index_block *block;
 	int ret = parse(fuzz_file(data, bytes), &b);
 
 	if (!ret)
-		ret = index_build(&b, &block);
+		ret = index_build(&b, 1, &block);
 	builder_free(&b);
 	if (ret)
 		return 0;

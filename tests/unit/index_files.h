@@ -19,17 +19,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define INSTRUMENTED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define INSTRUMENTED 1
-#endif
-#endif
-#ifndef INSTRUMENTED
-#define INSTRUMENTED 0 /* an address sanitizer's own memory and time would be measured */
-#endif
-
 #define MIB (1ull << 20)
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -149,6 +138,27 @@ static inline const char *save(const struct file *f)
 	return path;
 }
 
+/* The same under that name. */
+static inline const char *save_as(const char *name, const struct file *f)
+{
+	static char path[PATH_MAX];
+	const char *from = save(f);
+
+	snprintf(path, sizeof(path), "%s/%s", test_tmp(), name);
+	ck_assert_int_eq(rename(from, path), 0);
+	return path;
+}
+
+/* Fills what put_parts() and its like left sparse, so that each place has bytes of its own. */
+static inline void put_filling(struct file *f, unsigned int seed)
+{
+	while (f->bytes < f->sparse) {
+		unsigned char byte = rand_r(&seed) >> 3;
+
+		put(f, &byte, 1);
+	}
+}
+
 static inline void load_file(const char *path, struct file *f)
 {
 	unsigned char part[4096];
@@ -194,9 +204,9 @@ static inline void check_pair(const struct index_tensor *a, const struct index_t
 {
 	uint64_t a_begin, a_end, b_begin, b_end;
 
-	ck_assert(!a->bytes || !b->bytes || a->file_offset + a->bytes <= b->file_offset);
+	ck_assert(!a->bytes || !b->bytes || a->shard < b->shard || a->file_offset + a->bytes <= b->file_offset);
 	if (!a->bytes || !b->bytes ||
-	    (!a->moved && !b->moved && a->offset - a->file_offset == b->offset - b->file_offset))
+	    (a->shard == b->shard && !a->moved && !b->moved && a->offset - a->file_offset == b->offset - b->file_offset))
 		return; /* read together: one begins in the buffer where it begins in the file */
 	written(a, &a_begin, &a_end);
 	written(b, &b_begin, &b_end);

@@ -11,7 +11,7 @@ START_TEST(gguf_head)
 		gguf(&f, version, 1, 0);
 		end_gguf(&f);
 		b = file_loads(&f);
-		ck_assert_uint_eq(b->version, version);
+		ck_assert_uint_eq(index_shards(b)->version, version);
 		expect_tensor(b, "t", PINION_TYPE_F32, 4, 16, 64);
 		free(b);
 	}
@@ -170,7 +170,7 @@ START_TEST(gguf_alignment)
 		put_tensor(&f, "t", PINION_TYPE_F32, good[i], 1, UINT64_C(4));
 		f.sparse = up(f.bytes, good[i]) + good[i] + 16;
 		b = file_loads(&f);
-		ck_assert_uint_eq(b->alignment, good[i]);
+		ck_assert_uint_eq(index_shards(b)->alignment, good[i]);
 		expect_tensor(b, "t", PINION_TYPE_F32, 4, 16, f.sparse - 16);
 		ck_assert_uint_eq(index_tensors(b)->offset % good[i], 0);
 		free(b);
@@ -356,7 +356,7 @@ START_TEST(gguf_places)
 	f.sparse = f.bytes + 4096;
 	b = file_loads(&f);
 	ck_assert_str_eq(index_string(b, index_tensors(b)[0].name), "early");
-	ck_assert_uint_eq(b->buffer_bytes, b->data_offset + 96 + 16);
+	ck_assert_uint_eq(b->buffer_bytes, index_shards(b)->data_offset + 96 + 16);
 	ck_assert_uint_eq(b->tensor_bytes, 32);
 	free(b);
 
@@ -372,7 +372,7 @@ START_TEST(gguf_places)
 	put_key_u32(&f, "k", 1);
 	b = file_loads(&f);
 	ck_assert_uint_eq(b->tensor_count, 0);
-	ck_assert_uint_eq(b->data_offset, f.bytes);
+	ck_assert_uint_eq(index_shards(b)->data_offset, f.bytes);
 	ck_assert_uint_eq(b->buffer_bytes, 1);
 	free(b);
 	free(f.data);

@@ -88,7 +88,7 @@ END_TEST
 START_TEST(check_many_bytes)
 {
 	struct index_block *b = sample_block(_i), *changed;
-	uint64_t bytes = b->bytes, first = offsetof(struct index_block, version);
+	uint64_t bytes = b->bytes, first = offsetof(struct index_block, file_bytes);
 	unsigned int seed = 1;
 
 	changed = malloc(bytes);
@@ -108,9 +108,14 @@ END_TEST
 	{                                                                                                              \
 		offsetof(struct index_block, field), sizeof(((struct index_block *)0)->field), change, why             \
 	}
+#define OF_SHARD(field, change, why)                                                                                   \
+	{                                                                                                              \
+		sizeof(struct index_block) + offsetof(struct index_shard, field),                                      \
+			sizeof(((struct index_shard *)0)->field), change, why                                          \
+	}
 #define OF_TENSOR(field, change, why)                                                                                  \
 	{                                                                                                              \
-		sizeof(struct index_block) + offsetof(struct index_tensor, field),                                     \
+		sizeof(struct index_block) + sizeof(struct index_shard) + offsetof(struct index_tensor, field),        \
 			sizeof(((struct index_tensor *)0)->field), change, why                                         \
 	}
 
@@ -125,13 +130,26 @@ static const struct {
 	OF_BLOCK(bytes, -UINT64_C(1), "its size"),
 	OF_BLOCK(format, 1, "format 3 is not known"),
 	OF_BLOCK(format, -UINT64_C(1), "is not one of its format"),
-	OF_BLOCK(version, 3, "is not one of its format"),
-	OF_BLOCK(alignment, 32, "is not one of its format"),
-	OF_BLOCK(reserved, 1, "its magic"),
-	OF_BLOCK(file_bytes, UINT64_C(1) << 63, "a file of 9223372036"),
-	OF_BLOCK(file_bytes, -UINT64_C(1), "tensor 3: needs 100 bytes at offset"),
-	OF_BLOCK(data_offset, 64, "tensor 0: it is at"),
-	OF_BLOCK(data_offset, UINT64_C(1) << 40, "its data begins at"),
+	OF_BLOCK(shard_count, -UINT64_C(1), "it counts 0 files"),
+	OF_BLOCK(shard_count, 1, "its parts"),
+	OF_BLOCK(shard_count, INDEX_SHARDS_MAX, "it counts 65536 files"),
+	OF_BLOCK(file_bytes, 1, "its files have 4 in"),
+	OF_BLOCK(claimed_bytes, UINT64_C(1) << 63, "the bytes it claims"),
+	OF_BLOCK(shards, 8, "its parts"),
+	OF_SHARD(version, 3, "file 0: version 3 with alignment 0 is not one of its format"),
+	OF_SHARD(alignment, 32, "is not one of its format"),
+	OF_SHARD(reserved, 1, "file 0: its SHA-256 is none"),
+	OF_SHARD(sha256[0], 'a', "file 0: its SHA-256 is none"),
+	OF_SHARD(outside, 2, "file 0: its tensors"),
+	OF_SHARD(first, 1, "file 0: its tensors are 4 from 1 on"),
+	OF_SHARD(count, 1, "file 0: its tensors are 5 from 0 on"),
+	OF_SHARD(count, -UINT64_C(1), "its files have 3 in"),
+	OF_SHARD(name, UINT64_C(1) << 63, "file 0: its name is at"),
+	OF_SHARD(name, 4096, "file 0: its name is at"),
+	OF_SHARD(stamp.bytes, UINT64_C(1) << 63, "a file of 9223372036"),
+	OF_SHARD(stamp.bytes, 1, "its files have 4 in"),
+	OF_SHARD(data_offset, 64, "tensor 0: it is at"),
+	OF_SHARD(data_offset, UINT64_C(1) << 40, "its data begins at"),
 	OF_BLOCK(tensor_bytes, 1, "its tensors have 1048679 and 100"),
 	OF_BLOCK(moved_bytes, 1, "its tensors have 1048679 and 100"),
 	OF_BLOCK(buffer_bytes, UINT64_C(1) << 63, "its buffer has"),
@@ -159,6 +177,8 @@ static const struct {
 	OF_TENSOR(type, PINION_TYPE_Q8_0 - PINION_TYPE_U8, "tensor 0: safetensors has no type q8_0"),
 	OF_TENSOR(rank, 8, "tensor 0: its rank is 9, at most 8"),
 	OF_TENSOR(rank, -UINT64_C(1), "tensor 0: dimension 0 beyond its rank is 1048576"),
+	OF_TENSOR(shard, 1, "tensor 0: it is one of file 0, not of 1"),
+	OF_TENSOR(reserved, 1, "tensor 0: it is one of file 0"),
 	OF_TENSOR(moved, 1, "tensor 0: it cannot be at 320 of the buffer"),
 	OF_TENSOR(moved, 2, "tensor 0: moved is 2"),
 	OF_TENSOR(shape[0], 1, "tensor 0: its shape needs 1048577 bytes, it has 1048576"),

@@ -8,7 +8,7 @@ START_TEST(layout_as_in_the_file)
 	struct index_block *b = LOAD_PARTS(parts, 0);
 
 	ck_assert_uint_eq(b->moved_bytes, 0);
-	ck_assert_uint_eq(b->buffer_bytes, b->data_offset % INDEX_BLOCK + 64 + 128 + 5);
+	ck_assert_uint_eq(b->buffer_bytes, index_shards(b)->data_offset % INDEX_BLOCK + 64 + 128 + 5);
 	free(b);
 }
 END_TEST

@@ -30,20 +30,45 @@ static void teardown(void)
 
 /* ---- files made here ----------------------------------------------------------------------------------------------- */
 
+/* An assertion that holds is written down by libcheck too, and some files are put together of very many pieces. */
 static void put(FILE *f, const void *p, size_t n)
 {
-	ck_assert_uint_eq(fwrite(p, 1, n, f), n);
+	if (fwrite(p, 1, n, f) != n)
+		ck_abort_msg("%zu bytes more do not fit into the file", n);
 }
 
-static unsigned char pattern(uint64_t i)
+/* Byte i of the pattern is 31 i + 7 (i >> 8) + (i >> 16): every run of 256 is one of 256 rows. */
+#define ROW 256
+
+static const unsigned char *pattern_row(uint64_t at)
 {
-	return (unsigned char)(i * 31 + (i >> 8) * 7 + (i >> 16));
+	static unsigned char row[ROW][ROW];
+
+	if (!row[0][1])
+		for (unsigned int k = 0; k < ROW; k++)
+			for (unsigned int i = 0; i < ROW; i++)
+				row[k][i] = (unsigned char)(i * 31 + k);
+	return row[(at / ROW * 7 + at / ROW / ROW) % ROW];
+}
+
+/* The pattern's bytes at @at as far as they lie together, at most @most: *run of them. */
+static const unsigned char *pattern(uint64_t at, uint64_t most, size_t *run)
+{
+	size_t left = ROW - at % ROW;
+
+	*run = most < left ? most : left;
+	return pattern_row(at) + at % ROW;
 }
 
 static void put_pattern(FILE *f, uint64_t n)
 {
-	for (uint64_t i = 0; i < n; i++)
-		fputc(pattern(i), f);
+	const unsigned char *p;
+	size_t run;
+
+	for (uint64_t i = 0; i < n; i += run) {
+		p = pattern(i, n - i, &run);
+		put(f, p, run);
+	}
 }
 
 /* A safetensors file of U8 tensors with these sizes, the data beginning at 8 + a header padded by @pad spaces. */
@@ -74,12 +99,16 @@ static void make_safetensors(char path[PATH_MAX], const char *name, const uint64
 /* Every tensor of @m holds the pattern at its place in the data section. */
 static void check_pattern(const struct pinion_model *m, uint64_t data_offset)
 {
+	const unsigned char *p;
 	struct pinion_tensor t;
+	size_t run;
 
 	for (uint64_t i = 0; !pinion_model_tensor_at(m, i, &t); i++)
-		for (uint64_t b = 0; b < t.bytes; b++)
-			if (((const unsigned char *)t.data)[b] != pattern(t.file_offset - data_offset + b))
-				ck_abort_msg("%s: byte %lu is wrong", t.name, b);
+		for (uint64_t b = 0; b < t.bytes; b += run) {
+			p = pattern(t.file_offset - data_offset + b, t.bytes - b, &run);
+			if (memcmp((const unsigned char *)t.data + b, p, run))
+				ck_abort_msg("%s: a byte from %lu on is wrong", t.name, b);
+		}
 }
 
 static const enum pinion_io all_io[] = { PINION_IO_AUTO, PINION_IO_BUFFERED, PINION_IO_DIRECT };
@@ -123,8 +152,10 @@ START_TEST(unaligned_tensors_are_moved_to_256_by_every_way_of_reading)
 			for (uint64_t k = 0; !pinion_model_tensor_at(m, k, &t); k++)
 				ck_assert_msg(!t.bytes || (uintptr_t)t.data % 256 == 0 || (uintptr_t)t.data % 64 == 0, "%s at %p", t.name, t.data);
 			ck_assert_uint_le(stats.staging_bytes, 8 << 20);
-			if (all_io[i] == PINION_IO_BUFFERED)
+			if (all_io[i] == PINION_IO_BUFFERED) {
 				ck_assert_uint_eq(stats.moved_bytes, 0);
+				ck_assert_uint_eq(stats.staging_bytes, 0);
+			}
 			pinion_model_free(m);
 		}
 	}
@@ -199,6 +230,37 @@ START_TEST(empty_tensors_and_files_without_tensors_load)
 	m = load(path, PINION_IO_AUTO);
 	ck_assert_int_eq(pinion_model_tensor_at(m, 0, &t), -ENOENT);
 	pinion_model_free(m);
+}
+END_TEST
+
+/* What pinion_buffer_alloc() does with them test_pages tells; here, that they reach it. */
+START_TEST(the_buffer_has_the_pages_and_the_node_that_were_asked_for)
+{
+	const uint64_t bytes[] = { 3 << 20 };
+	struct pinion_load_opts opts = { .size = sizeof(opts), .pages = PINION_PAGES_1G, .prefer_pages = true };
+	struct pinion_buffer_info info = { .size = sizeof(info) };
+	struct pinion_model *m = NULL;
+	char path[PATH_MAX];
+
+	make_safetensors(path, "placed.safetensors", bytes, 1, 0);
+	ck_ok(pinion_model_load(ctx, path, &opts, &m));
+	ck_ok(pinion_buffer_info(pinion_model_buffer(m), &info));
+	ck_assert_msg((info.pages == PINION_PAGES_1G) == !*info.pages_why, "%d %s", info.pages, info.pages_why);
+	ck_assert_uint_eq(info.node_bytes, 0);
+	pinion_model_free(m);
+	opts = (struct pinion_load_opts){ .size = sizeof(opts), .pages = PINION_PAGES_SMALL, .numa = PINION_NUMA_STRICT };
+	ck_ok(pinion_model_load(ctx, path, &opts, &m));
+	ck_ok(pinion_buffer_info(pinion_model_buffer(m), &info));
+	ck_assert_int_eq(info.pages, PINION_PAGES_SMALL);
+	ck_assert_uint_eq(info.node_bytes, info.bytes);
+	pinion_model_free(m);
+	m = NULL;
+	opts.node = 4711;
+	for (opts.numa = PINION_NUMA_PREFERRED; opts.numa <= PINION_NUMA_STRICT; opts.numa++) {
+		ck_assert_int_eq(pinion_model_load(ctx, path, &opts, &m), -EINVAL);
+		ck_assert_msg(strstr(pinion_error(), "NUMA node 4711") != NULL, "%s", pinion_error());
+	}
+	ck_assert_ptr_null(m);
 }
 END_TEST
 
@@ -324,7 +386,7 @@ START_TEST(every_hostile_file_is_refused_and_every_ok_one_loads)
 	closedir(d);
 	ck_assert_uint_eq(bad, 17);
 	ck_assert_uint_eq(ok, 4);
-#ifndef __SANITIZE_ADDRESS__
+#if !SANITIZED
 	ck_assert_int_le(rss_kb() - before, 1024);
 #else
 	(void)before;
@@ -464,6 +526,7 @@ static Suite *load_suite(void)
 	tcase_add_test(tc, aligned_tensors_are_never_moved);
 	tcase_add_test(tc, aligned_runs_between_unaligned_tensors_stay_where_their_blocks_fall);
 	tcase_add_test(tc, empty_tensors_and_files_without_tensors_load);
+	tcase_add_test(tc, the_buffer_has_the_pages_and_the_node_that_were_asked_for);
 	tcase_add_test(tc, a_progress_function_can_cancel);
 	tcase_add_test(tc, a_file_truncated_while_it_is_read_is_an_error_not_a_signal);
 	tcase_add_test(tc, a_file_that_changed_while_it_was_read_is_refused);

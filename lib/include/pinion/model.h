@@ -23,8 +23,12 @@ struct pinion_load_opts {
 	enum pinion_pages pages;
 	enum pinion_hold hold;
 	const char *device; /* key of the device the reads count on; NULL: "hostio" */
-	pinion_progress_fn progress;
+	pinion_progress_fn progress; /* called by the loading thread some ten times a second; done 0: the buffer is made */
 	void *progress_arg;
+	const bool *cancel; /* set by any thread or a signal handler, it cancels the load with -ECANCELED; NULL: nobody will */
+	bool prefer_pages;  /* pages is a wish: the next best will do, which pinion_buffer_info() of the model's buffer tells */
+	enum pinion_numa numa; /* where the buffer is */
+	uint32_t node;	       /* with numa, the number that the kernel gives the node */
 };
 
 struct pinion_load_stats {
@@ -37,6 +41,10 @@ struct pinion_load_stats {
 	uint64_t alloc_ns;	/* making the buffer */
 	uint64_t read_ns;	/* from the first read to the last byte in place */
 	const char *buffered_why; /* why bytes went through the page cache; "" if none did; static */
+	uint64_t cached_bytes;	  /* of the files, in the page cache when the load came there; PINION_IO_AUTO alone looks */
+	const char *cached_by;	  /* how that was found: "cachestat", exactly; "samples", roughly; "" nobody looked; static */
+	uint64_t registered_bytes;    /* of direct_bytes, in requests on registered buffers */
+	const char *unregistered_why; /* why the others of direct_bytes were not; "" if none was; static */
 };
 
 /*
@@ -54,7 +62,8 @@ struct pinion_attach_opts {
 /*
  * Attaches to the model that a holder serves under @name: same pages, index included, nothing is copied or parsed. The
  * caller owns *@out; it stays whole when the holder goes. Errors: -ENOENT no such name; -EBUSY still loading;
- * -ETIMEDOUT; -EPIPE the loader failed or died before the data was whole; -EPROTO the holder's answer is refused.
+ * -ETIMEDOUT; -EAGAIN the holder serves as many processes as it can, or is short of memory; -EPIPE the loader failed or
+ * died before the data was whole; -EPROTO the holder's answer is refused.
  */
 int pinion_model_attach(struct pinion_context *ctx, const char *name, const struct pinion_attach_opts *opts, struct pinion_model **out);
 
@@ -64,6 +73,7 @@ void pinion_model_free(struct pinion_model *m);
 int pinion_model_tensor(const struct pinion_model *m, const char *name, struct pinion_tensor *out);
 int pinion_model_tensor_at(const struct pinion_model *m, uint64_t i, struct pinion_tensor *out);
 int pinion_model_info(const struct pinion_model *m, struct pinion_index_info *info);
+int pinion_model_shard_at(const struct pinion_model *m, uint64_t i, struct pinion_shard *out);
 
 /* How the load went; -ENODATA for an attached model. */
 int pinion_model_load_stats(const struct pinion_model *m, struct pinion_load_stats *stats);
