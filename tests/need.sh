@@ -28,6 +28,7 @@ build)
 	library jansson libjansson-dev
 	library liburing liburing-dev
 	library numa libnuma-dev
+	library nettle nettle-dev
 	library check check
 	;;
 fuzz)

@@ -4,6 +4,7 @@
 #include "../deadline.h"
 #include "../error.h"
 #include "../work/file.h"
+#include "hash.h"
 
 #include <errno.h>
 #include <pinion/device.h>
@@ -58,11 +59,27 @@ static void collect_stats(const struct load *load, struct pinion_load_stats *tot
 	total->cached_by = !load->looked_at ? "" : load->sampled ? "samples" : "cachestat";
 }
 
+/* What the hash may take: all before the oldest that is under way. Tensors are queued in the order of the file. */
+static void advance(struct load *load)
+{
+	uint64_t to = load->queued_to;
+
+	while (load->oldest && __atomic_load_n(&load->oldest->done, __ATOMIC_ACQUIRE))
+		load->oldest = load->oldest->later;
+	if (load->queued && load->queue_from[0] < to)
+		to = load->queue_from[0];
+	if (load->oldest && load->oldest->from < to)
+		to = load->oldest->from;
+	hash_reach(load->hash, to);
+}
+
 int load_report(struct load *load)
 {
 	struct pinion_load_stats stats = { 0 };
 	int64_t now = deadline_now();
 
+	if (load->hash)
+		advance(load);
 	load->cancelled = load->opts.cancel && __atomic_load_n(load->opts.cancel, __ATOMIC_RELAXED);
 	if (load->cancelled)
 		return fail(ECANCELED, "the load was cancelled");
@@ -77,11 +94,10 @@ int load_report(struct load *load)
 	return 0;
 }
 
-/* How long one may wait before looking up. */
+/* How long one may wait before looking up: the hash follows what was seen to be done. */
 int64_t load_tick_ns(const struct load *load)
 {
-	(void)load;
-	return PROGRESS_NS;
+	return load->hash ? PROGRESS_NS / 20 : PROGRESS_NS;
 }
 
 int load_open_stream(struct load *load, enum pinion_io io, uint32_t depth, struct pinion_stream **out)
@@ -94,6 +110,22 @@ int load_open_stream(struct load *load, enum pinion_io io, uint32_t depth, struc
 }
 
 /* ---- the whole ----------------------------------------------------------------------------------------------------- */
+
+/* With all in place: the hash to its end, and to the shard. */
+static int finish_hash(struct load *load)
+{
+	struct index_shard *shard = (struct index_shard *)((char *)load->block + load->block->shards) + load->number;
+	int ret;
+
+	load->queued_to = UINT64_MAX;
+	do {
+		ret = load_report(load);
+		if (ret)
+			return ret;
+		ret = hash_wait(load->hash, pinion_deadline_in(PROGRESS_NS), shard->sha256);
+	} while (ret == -ETIMEDOUT);
+	return ret;
+}
 
 /* All reads of the shard, to their end. */
 static int read_tensors(struct load *load)
@@ -123,10 +155,14 @@ static int read_opened(struct load *load, const char *path)
 	ret = shard_open(path, load->shard, &load->fd);
 	if (!ret)
 		ret = file_open(load->fd, false, &load->file);
+	if (!ret && load->opts.hash)
+		ret = hash_begin(load->block, load->number, load->fd, load->data, &load->hash);
 	if (ret)
 		return ret;
 	load->cached = (struct cached){ load->opts.io == PINION_IO_AUTO && load->file->direct_fd >= 0 ? load->file : NULL, load->sampled };
 	ret = read_tensors(load);
+	if (!ret && load->hash)
+		ret = finish_hash(load);
 	/* A change explains a read that failed, too. */
 	changed = ret && load->cancelled ? 0 : shard_unchanged(load->fd, load->shard, path);
 	return changed ? changed : ret;
@@ -145,9 +181,11 @@ static void drain(struct load *load)
 
 static void close_shard(struct load *load)
 {
+	hash_end(load->hash);
 	file_unref(load->file);
 	if (load->fd >= 0)
 		close(load->fd);
+	load->hash = NULL;
 	load->file = NULL;
 	load->fd = -1;
 }

@@ -22,6 +22,9 @@ struct pinion_model {
 /* A model over @block and @buf, which become its own on success, with a readable mapping. */
 int model_new(struct index_block *block, bool block_mapped, struct pinion_buffer *buf, struct pinion_model **out);
 
+/* pinion_model_match(); @cancel ends the reading of the contents with -ECANCELED once it is set; NULL: nobody will. */
+int model_match(const struct pinion_model *m, const char *path, bool contents, const bool *cancel);
+
 /* Gives the mapping up where the pages do not need it to stay in RAM. */
 void model_unmap(struct pinion_model *m);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* publish: gives a loaded model to the holder of a name, with its index beside it. */
-#include "model.h"
+#include "publish.h"
 
 #include "../error.h"
 #include "../machine/filesize.h"
 #include "../machine/memfile.h"
 #include "../memory/holder.h"
+#include "model.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +42,7 @@ err_close:
 	return fail_errno(err, "sharing the index of %llu bytes", (unsigned long long)block->bytes);
 }
 
-PINION_API int pinion_holder_publish(struct pinion_holder *h, struct pinion_model *m)
+int model_publish(struct pinion_holder *h, struct pinion_model *m, bool keep)
 {
 	struct holder_offer offer = { .buf = m->buf,
 				      .index_bytes = m->block->bytes,
@@ -58,9 +58,15 @@ PINION_API int pinion_holder_publish(struct pinion_holder *h, struct pinion_mode
 		ret = share_index(m->block, &offer.index_fd);
 	if (ret)
 		return ret;
-	model_unmap(m);
+	if (!keep)
+		model_unmap(m);
 	ret = holder_publish(h, &offer);
 	if (ret)
 		close(offer.index_fd);
 	return ret;
+}
+
+PINION_API int pinion_holder_publish(struct pinion_holder *h, struct pinion_model *m)
+{
+	return model_publish(h, m, false);
 }

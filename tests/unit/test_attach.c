@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -139,6 +140,37 @@ static int attach(const char *name, int64_t wait_ns, struct pinion_model **m)
 	struct pinion_attach_opts opts = { .size = sizeof(opts), .deadline_ns = wait_ns ? pinion_deadline_in(wait_ns) : 0 };
 
 	return pinion_model_attach(ctx, name, &opts, m);
+}
+
+/* Fills the queue before the socket of "m", whose holder takes nobody in, with clients that have gone. */
+static void fill_queue(void)
+{
+	struct pinion_context_info info = { .size = sizeof(info) };
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int sock, err = 0;
+
+	ck_ok(pinion_context_info(ctx, &info));
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/m.sock", info.dir);
+	while (!err) {
+		sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		ck_assert_int_ge(sock, 0);
+		if (connect(sock, (struct sockaddr *)&addr, sizeof(addr)))
+			err = errno;
+		close(sock);
+	}
+	ck_assert_int_eq(err, EAGAIN);
+}
+
+/* Kills @pid while its caller waits. */
+static pid_t kill_in_a_moment(pid_t pid)
+{
+	pid_t killer = fork();
+
+	if (killer)
+		return killer;
+	usleep(200000);
+	kill(pid, SIGKILL);
+	_exit(0);
 }
 
 static int count_names(void *arg, const struct pinion_name_info *info)
@@ -314,7 +346,7 @@ START_TEST(a_child_that_a_holder_forked_neither_keeps_the_name_nor_hangs_a_waite
 	int64_t start;
 	struct pinion_model *m;
 	struct pinion_holder *h;
-	pid_t pid, child;
+	pid_t pid, child, killer;
 
 	if (!shared)
 		shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -337,7 +369,12 @@ START_TEST(a_child_that_a_holder_forked_neither_keeps_the_name_nor_hangs_a_waite
 		usleep(200);
 	stop(pid);
 	ck_assert_int_eq(attach("m", SECOND / 5, &m), -ETIMEDOUT);
-	kill_and_reap(pid);
+	/* Nor who cannot even connect, to a socket that the child keeps open. */
+	fill_queue();
+	killer = kill_in_a_moment(pid);
+	ck_assert_int_eq(attach("m", 3600 * SECOND, &m), -ENOENT);
+	waitpid(killer, NULL, 0);
+	waitpid(pid, NULL, 0);
 	start = now_ns();
 	ck_assert_int_eq(attach("m", 30 * SECOND, &m), -ENOENT);
 	ck_assert_int_lt(now_ns() - start, 10 * SECOND);
@@ -487,7 +524,7 @@ START_TEST(two_hundred_attachers_at_once)
 			_exit(read(stay[0], &c, 1) ? 2 : 0);
 		}
 	}
-	for (int i = 0; i < 1000 && n < crowd; i++) {
+	while (n < crowd) {
 		ck_ok(pinion_name_show(ctx, "m", &info, NULL, 0, &n));
 		usleep(n < crowd ? 10000 : 0);
 	}
@@ -502,6 +539,53 @@ START_TEST(two_hundred_attachers_at_once)
 }
 END_TEST
 
+/* A client that waits for the load, for as long as the socket is open. */
+static int waiting_client(const char *name)
+{
+	struct name_request req = { .magic = NAME_MAGIC, .op = NAME_ATTACH, .wait = 1 };
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	ck_assert_int_lt(snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s.sock", test_tmp(), name),
+			 (int)sizeof(addr.sun_path));
+	ck_assert_int_ge(sock, 0);
+	ck_assert_int_eq(connect(sock, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	ck_assert_int_eq(send(sock, &req, sizeof(req), 0), sizeof(req));
+	return sock;
+}
+
+/* One more is told why, and whoever asks about the name is answered. */
+START_TEST(a_holder_that_serves_as_many_as_it_can_says_so)
+{
+	struct pinion_name_info info = { .size = sizeof(info) };
+	static int sock[4096];
+	struct pinion_holder *h;
+	struct pinion_model *m = NULL;
+	struct rlimit files;
+	int ret;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &files), 0);
+	files.rlim_cur = files.rlim_max;
+	if (files.rlim_max < 10000 || setrlimit(RLIMIT_NOFILE, &files))
+		SKIP("RLIMIT_NOFILE is %llu", (unsigned long long)files.rlim_max);
+	ck_ok(pinion_holder_open(ctx, "full", path, &h));
+	for (int i = 0; i < 4096; i++)
+		sock[i] = waiting_client("full");
+	ck_assert_int_eq(attach("full", 100 * SECOND, &m), -EAGAIN);
+	ck_assert_msg(strstr(pinion_error(), "serves 4096 processes") != NULL, "%s", pinion_error());
+	ck_ok(pinion_name_show(ctx, "full", &info, NULL, 0, NULL));
+	ck_assert_str_eq(info.state, "loading");
+	close(sock[0]);
+	for (int i = 0; (ret = attach("full", 0, &m)) == -EAGAIN && i < 20000; i++)
+		usleep(1000);
+	ck_assert_int_eq(ret, -EBUSY);
+	ck_assert_ptr_null(m);
+	for (int i = 1; i < 4096; i++)
+		close(sock[i]);
+	pinion_holder_free(h);
+}
+END_TEST
+
 START_TEST(a_stopped_holder_is_listed_as_not_answering)
 {
 	pid_t pid = start_holder("m", READY);
@@ -512,6 +596,64 @@ START_TEST(a_stopped_holder_is_listed_as_not_answering)
 	ck_assert_str_eq(info.state, "not answering");
 	ck_assert_int_eq(info.pid, pid);
 	kill_and_reap(pid);
+}
+END_TEST
+
+START_TEST(a_full_queue_before_a_stopped_holder_hangs_nobody)
+{
+	pid_t pid = start_holder("m", READY), killer;
+	struct pinion_name_info info = { .size = sizeof(info) };
+	struct pinion_model *m = NULL;
+
+	stop(pid);
+	fill_queue();
+	ck_ok(pinion_name_show(ctx, "m", &info, NULL, 0, NULL));
+	ck_assert_str_eq(info.state, "not answering");
+	ck_assert_int_eq(pinion_name_remove(ctx, "m"), -ETIMEDOUT);
+	ck_assert_int_eq(pinion_error_advice(), PINION_ADVICE_NAME_SILENT);
+	ck_assert_int_eq(attach("m", SECOND / 4, &m), -ETIMEDOUT);
+	ck_assert_int_eq(pinion_error_advice(), PINION_ADVICE_NAME_SILENT);
+	/* Its death ends a wait for it. */
+	killer = kill_in_a_moment(pid);
+	ck_assert_int_eq(attach("m", SECOND * 3600, &m), -ENOENT);
+	waitpid(killer, NULL, 0);
+	waitpid(pid, NULL, 0);
+	ck_assert_ptr_null(m);
+}
+END_TEST
+
+START_TEST(who_gave_up_removing_a_name_does_not_remove_it_later)
+{
+	pid_t pid = start_holder("m", READY);
+	struct pinion_model *m;
+
+	stop(pid);
+	ck_assert_int_eq(pinion_name_remove(ctx, "m"), -ETIMEDOUT);
+	kill(pid, SIGCONT);
+	/* It is served after that request. */
+	ck_ok(attach("m", 5 * SECOND, &m));
+	ck_assert(is_whole(m));
+	pinion_model_free(m);
+	ck_ok(pinion_name_remove(ctx, "m"));
+	kill_and_reap(pid);
+}
+END_TEST
+
+START_TEST(a_load_under_the_name_of_a_stopped_holder_ends)
+{
+	struct pinion_holder *h = NULL;
+	struct pinion_model *m = NULL;
+	pid_t pid = start_holder("m", TAKEN);
+
+	stop(pid);
+	ck_assert_int_eq(pinion_model_load_named(ctx, "m", path, NULL, &h, &m), -ETIMEDOUT);
+	ck_assert_int_eq(pinion_error_advice(), PINION_ADVICE_NAME_SILENT);
+	ck_assert(!h && !m);
+	kill_and_reap(pid);
+	ck_ok(pinion_model_load_named(ctx, "m", path, NULL, &h, &m));
+	ck_assert_ptr_nonnull(h);
+	pinion_holder_free(h);
+	pinion_model_free(m);
 }
 END_TEST
 
@@ -544,19 +686,8 @@ static int sealed_memfd(const void *data, size_t bytes, size_t size, int seals)
 	return fd;
 }
 
-static int open_fds(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
-
-/* Answers one client with @answer and @fds; the name is this context's own. */
-static int attach_to_fake(const void *answer, size_t bytes, const int *fds, unsigned int nfds)
+/* Answers one client, which asks for @op, with @answer and @fds; the name is this context's own. */
+static int ask_fake(enum name_op op, const void *answer, size_t bytes, const int *fds, unsigned int nfds)
 {
 	struct name_record record = { .magic = NAME_MAGIC, .slot = ctx->counts->slot, .generation = ctx->counts->slot_generation,
 				      .pid = getpid() };
@@ -576,11 +707,16 @@ static int attach_to_fake(const void *answer, size_t bytes, const int *fds, unsi
 		_exit(0);
 	}
 	close(sock);
-	ret = pinion_model_attach(ctx, "fake", NULL, &m);
+	ret = op == NAME_REMOVE ? pinion_name_remove(ctx, "fake") : pinion_model_attach(ctx, "fake", NULL, &m);
 	ck_assert_ptr_null(m);
 	waitpid(pid, &status, 0);
 	name_release(ctx, "fake", &record);
 	return ret;
+}
+
+static int attach_to_fake(const void *answer, size_t bytes, const int *fds, unsigned int nfds)
+{
+	return ask_fake(NAME_ATTACH, answer, bytes, fds, nfds);
 }
 
 START_TEST(what_a_hostile_holder_sends_is_refused_and_leaks_nothing)
@@ -589,10 +725,11 @@ START_TEST(what_a_hostile_holder_sends_is_refused_and_leaks_nothing)
 	struct name_answer good = { .magic = NAME_MAGIC, .bytes = 8192, .index_bytes = 4096, .page_size = 4096 };
 	struct name_answer bad;
 	char junk[4096];
-	int before, fds[2];
+	unsigned int before;
+	int fds[2];
 
 	memset(junk, 0xff, sizeof(junk));
-	before = open_fds();
+	before = fds_open();
 	for (int i = 0; i < 8; i++) {
 		fds[0] = sealed_memfd(NULL, 0, 8192, i == 0 ? F_SEAL_GROW : i == 1 ? size_seals : all_seals);
 		fds[1] = sealed_memfd(junk, sizeof(junk), 4096, i == 2 ? size_seals : all_seals);
@@ -609,8 +746,31 @@ START_TEST(what_a_hostile_holder_sends_is_refused_and_leaks_nothing)
 	ck_assert_int_eq(attach_to_fake(&good, sizeof(good), fds, 2), -EPROTO);
 	ck_assert_int_eq(attach_to_fake(&good, sizeof(good), fds, 1), -EPROTO);
 	ck_assert_int_eq(attach_to_fake(&good, sizeof(good), fds, 0), -EPROTO);
+	/* An empty packet is the end of the connection, whatever comes with it. */
+	ck_assert_int_lt(attach_to_fake(&good, 0, fds, 2), 0);
 	close(fds[0]);
-	ck_assert_int_eq(open_fds(), before);
+	ck_assert_uint_eq(fds_open(), before);
+}
+END_TEST
+
+START_TEST(a_refusal_is_an_error_number_with_a_sentence)
+{
+	static const int32_t none[] = { INT32_MIN, -4096, 1, INT32_MAX };
+	static const enum name_op ops[] = { NAME_ATTACH, NAME_REMOVE };
+	struct name_answer answer = { .magic = NAME_MAGIC, .err = -EBUSY, .sentence = "not now" };
+
+	for (unsigned int i = 0; i < 2; i++) {
+		answer.err = -EBUSY;
+		ck_assert_int_eq(ask_fake(ops[i], &answer, sizeof(answer), NULL, 0), -EBUSY);
+		ck_assert_str_eq(pinion_error(), "not now");
+		for (unsigned int j = 0; j < sizeof(none) / sizeof(*none); j++) {
+			answer.err = none[j];
+			ck_assert_int_eq(ask_fake(ops[i], &answer, sizeof(answer), NULL, 0), -EPROTO);
+		}
+	}
+	answer = (struct name_answer){ .magic = NAME_MAGIC, .err = -EBUSY };
+	ck_assert_int_eq(ask_fake(NAME_REMOVE, &answer, sizeof(answer), NULL, 0), -EPROTO);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), "an answer of"));
 }
 END_TEST
 
@@ -659,9 +819,14 @@ static Suite *attach_suite(void)
 	tcase_add_test(tc, two_loaders_of_one_name_one_wins);
 	tcase_add_test(tc, a_worker_cannot_write_into_the_weights);
 	tcase_add_test(tc, two_hundred_attachers_at_once);
+	tcase_add_test(tc, a_holder_that_serves_as_many_as_it_can_says_so);
 	tcase_add_test(tc, a_stopped_holder_is_listed_as_not_answering);
+	tcase_add_test(tc, a_full_queue_before_a_stopped_holder_hangs_nobody);
+	tcase_add_test(tc, who_gave_up_removing_a_name_does_not_remove_it_later);
+	tcase_add_test(tc, a_load_under_the_name_of_a_stopped_holder_ends);
 	tcase_add_test(tc, bad_names_are_refused);
 	tcase_add_test(tc, what_a_hostile_holder_sends_is_refused_and_leaks_nothing);
+	tcase_add_test(tc, a_refusal_is_an_error_number_with_a_sentence);
 	tcase_add_test(tc, a_hostile_client_does_not_disturb_the_holder);
 	suite_add_tcase(s, tc);
 	return s;

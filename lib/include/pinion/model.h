@@ -26,6 +26,7 @@ struct pinion_load_opts {
 	pinion_progress_fn progress; /* called by the loading thread some ten times a second; done 0: the buffer is made */
 	void *progress_arg;
 	const bool *cancel; /* set by any thread or a signal handler, it cancels the load with -ECANCELED; NULL: nobody will */
+	bool hash;	    /* compute the SHA-256 of each file meanwhile, see pinion_model_shard_at() */
 	bool prefer_pages;  /* pages is a wish: the next best will do, which pinion_buffer_info() of the model's buffer tells */
 	enum pinion_numa numa; /* where the buffer is */
 	uint32_t node;	       /* with numa, the number that the kernel gives the node */
@@ -53,6 +54,26 @@ struct pinion_load_stats {
  * -ENODATA it became shorter.
  */
 int pinion_model_load(struct pinion_context *ctx, const char *path, const struct pinion_load_opts *opts, struct pinion_model **out);
+
+/*
+ * Whether @m was loaded from the file that is at @path now: the same inode or the same name, of the same size and time, with the
+ * same tensors; @contents: and of the same SHA-256, for which all of it is read. 0; -ESTALE, the sentence says what differs;
+ * the errors of pinion_index_open(), and with @contents of reading: -ENODATA a file became shorter, or nothing is left to
+ * compare, since the load made no SHA-256 and pinion_holder_publish() gave the mapping of @m up.
+ */
+int pinion_model_match(const struct pinion_model *m, const char *path, bool contents);
+
+struct pinion_holder;
+
+/*
+ * Loads @path and holds it as @name, or, where another process holds it or is about to, waits for that and attaches: of many
+ * who call this one loads, the others share. *@holder: what keeps the name here (pinion_holder_free(), before the model); NULL:
+ * it is another's. The caller owns both. opts->hash compares the contents with those held, too; opts->cancel ends that as well.
+ * Errors: those of both; -EEXIST the name is held by what is not this file now, the sentence says what differs; -ETIMEDOUT who
+ * has the name is stopped, it has not answered for some seconds.
+ */
+int pinion_model_load_named(struct pinion_context *ctx, const char *name, const char *path, const struct pinion_load_opts *opts,
+			    struct pinion_holder **holder, struct pinion_model **out);
 
 struct pinion_attach_opts {
 	size_t size;
