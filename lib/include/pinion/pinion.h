@@ -34,6 +34,7 @@
 #include <pinion/context.h>
 #include <pinion/device.h>
 #include <pinion/dtype.h>
+#include <pinion/feed.h>
 #include <pinion/holder.h>
 #include <pinion/index.h>
 #include <pinion/leak.h>
