@@ -37,7 +37,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'a':
 		if (!strcmp(arg, DEVICE_AUTO))
-			argp_error(state, "a device that is called auto could not be named: --on auto is every device");
+			usage_error(state, "a device that is called auto could not be named: --on auto is every device");
 		c->add = arg;
 		return 0;
 	case 'r':
@@ -45,15 +45,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'b':
 		if (size_parse(arg, &c->opts.budget))
-			argp_error(state, "--budget is a size like 6GiB, not '%s'", arg);
+			usage_error(state, "--budget is a size like 6GiB, not '%s'", arg);
 		return 0;
 	case 'c':
 		if (count_parse(arg, &c->opts.capacity))
-			argp_error(state, "--capacity is a whole number, not '%s'", arg);
+			usage_error(state, "--capacity is a whole number, not '%s'", arg);
 		return 0;
 	case ARGP_KEY_END:
 		if (!c->add && (c->opts.budget || c->opts.capacity))
-			argp_error(state, "--budget and --capacity go with --add");
+			usage_error(state, "--budget and --capacity go with --add");
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 #include "buffers.h"
-#include "json.h"
 #include "names.h"
 #include "pinion.h"
 #include "table.h"
@@ -54,25 +53,7 @@ static int add_row(void *arg, const struct pinion_name_info *info)
 
 static int add_object(void *arg, const struct pinion_name_info *info)
 {
-	json_t *object = json_new_object();
-
-	json_set_text(object, "name", info->name);
-	json_set_text(object, "state", info->state);
-	json_set_number(object, "bytes", info->bytes);
-	json_set_number(object, "tensors", info->tensors);
-	json_set_number(object, "page_size", info->page_size);
-	json_set_number(object, "huge_bytes", info->huge_bytes);
-	json_set_text(object, "hold", info->hold);
-	json_set_text(object, "hold_why", info->hold_why);
-	json_set_number(object, "attached", info->attached);
-	json_set_number(object, "locked", info->locked);
-	json_set(object, "pid", json_integer(info->pid));
-	json_set_number(object, "age_seconds", info->age_ns / 1000000000);
-	json_set_text(object, "path", info->path);
-	json_set_text(object, "format", info->format);
-	json_set_number(object, "done", info->done);
-	json_set_number(object, "total", info->total);
-	json_add(arg, object);
+	json_add(arg, name_object(info));
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <pinion/pinion.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 struct pick {
 	struct want want;
@@ -34,7 +35,23 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return ARGP_ERR_UNKNOWN;
 }
 
-static void print(const struct pinion_reservation_info *info, bool json)
+/* "refused", of those that are not there too, or what it was to the policy. */
+static json_t *devices_of(const struct pinion_pick_row *rows, size_t n)
+{
+	json_t *array = json_new_array();
+
+	for (size_t i = 0; i < n; i++) {
+		json_t *object = json_new_object();
+
+		json_set_text(object, "device", rows[i].key);
+		json_set_text(object, "result", rows[i].err ? "refused" : pinion_reason_name(rows[i].reason));
+		json_set_text(object, "why", rows[i].why);
+		json_add(array, object);
+	}
+	return array;
+}
+
+static void print(const struct pinion_reservation_info *info, const struct pinion_pick_row *rows, size_t n, bool json)
 {
 	char key[PINION_KEY_MAX + 1];
 	json_t *object;
@@ -49,6 +66,7 @@ static void print(const struct pinion_reservation_info *info, bool json)
 	json_set_number(object, "bytes", info->bytes);
 	json_set_number(object, "units", info->units);
 	json_set(object, "exclusive", json_boolean(info->exclusive));
+	json_set(object, "devices", devices_of(rows, n));
 	json_print(object);
 }
 
@@ -56,23 +74,26 @@ int cmd_pick(const struct command *cmd, int argc, char **argv)
 {
 	struct pinion_reservation_info info = { .size = sizeof(info) };
 	struct pick pick = { .want = { .want = { .size = sizeof(pick.want.want) } } };
+	struct pinion_pick_row *rows;
 	struct pinion_reservation *r;
 	struct pinion_context *ctx;
+	size_t n;
 	int ret;
 
 	command_parse_with(cmd, argc, argv, options, parse, &pick, want_children, 0);
 	ret = pinion_open(NULL, &ctx);
 	if (ret)
 		return refused(ret);
-	ret = pinion_pick(ctx, &pick.want.want, &r);
+	ret = want_pick(ctx, &pick.want, &rows, &n, &r);
 	if (!ret) {
 		ret = pinion_reservation_info(r, &info);
 		pinion_reservation_free(r);
+		if (ret)
+			ret = refused_device(ret);
+		else
+			print(&info, rows, n, pick.json);
 	}
-	if (ret)
-		ret = refused_device(ret);
-	else
-		print(&info, pick.json);
+	free(rows);
 	pinion_close(ctx);
 	return ret;
 }

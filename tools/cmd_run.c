@@ -43,7 +43,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (!run->command)
-			argp_error(state, "a COMMAND is missing");
+			usage_error(state, "a COMMAND is missing");
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
@@ -81,14 +81,17 @@ static void pass_signals(const sigset_t *before)
 static void become(char **command, int claim_fd, const sigset_t *before)
 {
 	char number[16];
+	int err;
 
+	signals_as_given();
 	sigprocmask(SIG_SETMASK, before, NULL);
 	fcntl(claim_fd, F_SETFD, 0);
 	snprintf(number, sizeof(number), "%d", claim_fd);
 	setenv("PINION_CLAIM_FD", number, 1);
 	execvp(command[0], command);
-	complain("%s: %s", command[0], strerror(errno));
-	_exit(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUN);
+	err = errno;
+	complain("%s: %s", command[0], strerror(err));
+	_exit(err == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUN);
 }
 
 /* The exit code of a shell. */
@@ -123,10 +126,11 @@ static int run_claimed(const struct run *run, struct pinion_reservation *r)
 	pid = fork();
 	if (pid == 0)
 		become(run->command, pinion_reservation_fd(r), &before);
+	ret = errno;
 	child = pid;
 	pass_signals(&before);
 	if (pid < 0) {
-		complain("starting the command: %s", strerror(errno));
+		complain_process(ret, "starting the command");
 		code = EXIT_NOT_RUN;
 	} else {
 		code = wait_for(pid);
@@ -138,18 +142,19 @@ static int run_claimed(const struct run *run, struct pinion_reservation *r)
 int cmd_run(const struct command *cmd, int argc, char **argv)
 {
 	struct run run = { .want = { .want = { .size = sizeof(run.want.want) } } };
+	struct pinion_pick_row *rows;
 	struct pinion_reservation *r;
 	struct pinion_context *ctx;
+	size_t n;
 	int ret;
 
 	command_parse_with(cmd, argc, argv, NULL, parse, &run, want_children, ARGP_IN_ORDER);
 	ret = pinion_open(NULL, &ctx);
 	if (ret)
 		return refused(ret);
-	ret = pinion_pick(ctx, &run.want.want, &r);
-	if (ret) {
-		ret = refused_device(ret);
-	} else {
+	ret = want_pick(ctx, &run.want, &rows, &n, &r);
+	free(rows);
+	if (!ret) {
 		ret = run_claimed(&run, r);
 		pinion_reservation_free(r);
 	}

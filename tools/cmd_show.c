@@ -6,13 +6,30 @@
 
 #include <inttypes.h>
 #include <pinion/pinion.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+struct wish {
+	const char *name;
+	bool json;
+};
+
+static const struct argp_option options[] = {
+	{ .name = "json", .key = 'j', .doc = "Print an object" },
+	{ 0 },
+};
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-	return command_argument(key, arg, state, "NAME", state->input);
+	struct wish *wish = state->input;
+
+	if (key == 'j') {
+		wish->json = true;
+		return 0;
+	}
+	return command_argument(key, arg, state, "NAME", &wish->name);
 }
 
 static void print_info(const struct pinion_name_info *info)
@@ -56,6 +73,25 @@ static void print_users(struct pinion_name_user *user, size_t n)
 		printf("and %zu more\n", n - i);
 }
 
+/* "users" are those rows that the holder sent, of "attached". */
+static void print_json(const struct pinion_name_info *info, const struct pinion_name_user *user, size_t n)
+{
+	json_t *object = name_object(info), *users = json_new_array();
+
+	for (size_t i = 0; i < n && user[i].pid; i++) {
+		json_t *row = json_new_object();
+
+		json_set(row, "pid", json_integer(user[i].pid));
+		json_set_number(row, "uid", user[i].uid);
+		json_set_text(row, "comm", user[i].comm);
+		json_set(row, "locked", json_boolean(user[i].locked));
+		json_set_number(row, "since_seconds", user[i].since_ns / 1000000000);
+		json_add(users, row);
+	}
+	json_set(object, "users", users);
+	json_print(object);
+}
+
 /* Asks until the rows have room for all; *@rows is the caller's. */
 static int ask(struct pinion_context *ctx, const char *name, struct pinion_name_info *info, struct pinion_name_user **rows,
 	       size_t *n)
@@ -80,17 +116,19 @@ int cmd_show(const struct command *cmd, int argc, char **argv)
 	struct pinion_name_info info = { .size = sizeof(info) };
 	struct pinion_name_user *rows;
 	struct pinion_context *ctx;
-	const char *name = NULL;
+	struct wish wish = { 0 };
 	size_t n = 0;
 	int ret;
 
-	command_parse(cmd, argc, argv, NULL, parse, &name);
+	command_parse(cmd, argc, argv, options, parse, &wish);
 	ret = pinion_open(NULL, &ctx);
 	if (ret)
 		return refused(ret);
-	ret = ask(ctx, name, &info, &rows, &n);
+	ret = ask(ctx, wish.name, &info, &rows, &n);
 	if (ret) {
 		ret = refused(ret);
+	} else if (wish.json) {
+		print_json(&info, rows, n);
 	} else {
 		name_clean(&info);
 		print_info(&info);

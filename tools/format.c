@@ -192,7 +192,7 @@ int size_parse(const char *s, uint64_t *bytes)
 	end = decimal(s, &value);
 	if (!end)
 		return -EINVAL;
-	while (*end == ' ' && end[1])
+	if (*end == ' ' && end[1])
 		end++;
 	unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
 	if (unit) {

@@ -63,6 +63,24 @@ json_t *json_new_array(void)
 	return array;
 }
 
+char *json_line(json_t *value)
+{
+	char *line = json_dumps(value, JSON_COMPACT);
+
+	if (!line)
+		no_memory();
+	json_decref(value);
+	return line;
+}
+
+void json_print_line(json_t *value, FILE *out)
+{
+	char *line = json_line(value);
+
+	fprintf(out, "%s\n", line);
+	free(line);
+}
+
 void json_print(json_t *value)
 {
 	/* A failed write shows at flush_stdout(). */

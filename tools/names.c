@@ -54,3 +54,26 @@ struct text name_hold(const struct pinion_name_info *info)
 		snprintf(t.s, sizeof(t.s), "%.15s", info->hold);
 	return t;
 }
+
+json_t *name_object(const struct pinion_name_info *info)
+{
+	json_t *object = json_new_object();
+
+	json_set_text(object, "name", info->name);
+	json_set_text(object, "state", info->state);
+	json_set_number(object, "bytes", info->bytes);
+	json_set_number(object, "tensors", info->tensors);
+	json_set_number(object, "page_size", info->page_size);
+	json_set_number(object, "huge_bytes", info->huge_bytes);
+	json_set_text(object, "hold", info->hold);
+	json_set_text(object, "hold_why", info->hold_why);
+	json_set_number(object, "attached", info->attached);
+	json_set_number(object, "locked", info->locked);
+	json_set(object, "pid", json_integer(info->pid));
+	json_set_number(object, "age_seconds", info->age_ns / 1000000000);
+	json_set_text(object, "path", info->path);
+	json_set_text(object, "format", info->format);
+	json_set_number(object, "done", info->done);
+	json_set_number(object, "total", info->total);
+	return object;
+}

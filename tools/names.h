@@ -4,6 +4,7 @@
 #define PINION_TOOLS_NAMES_H
 
 #include "format.h"
+#include "json.h"
 
 #include <pinion/holder.h>
 
@@ -18,5 +19,8 @@ struct text name_pages(const struct pinion_name_info *info);
 
 /* "registered", "locked by 2 of 3": where pages are only locked, each process locks its own mapping */
 struct text name_hold(const struct pinion_name_info *info);
+
+/* What is known of it as an object, its text as it came. */
+json_t *name_object(const struct pinion_name_info *info);
 
 #endif

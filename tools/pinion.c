@@ -44,6 +44,42 @@ void complain(const char *fmt, ...)
 	fprintf(stderr, "pinion%s%s: %s\n", *speaker ? " " : "", speaker, text);
 }
 
+enum pinion_advice process_advice(int err)
+{
+	return err == EAGAIN ? PINION_ADVICE_THREADS : err == EMFILE ? PINION_ADVICE_OPEN_FILES : PINION_ADVICE_NONE;
+}
+
+void sentence_advise(char *text, size_t room, enum pinion_advice advice, const char *value)
+{
+	struct pinion_advice_info info = { .size = sizeof(info) };
+	size_t len = strlen(text);
+	char line[512];
+
+	if (advice && !pinion_advice_info(advice, &info))
+		snprintf(text + len, room - len, "; %s [%s]", pinion_advice_line(advice, value, line, sizeof(line)), info.id);
+}
+
+void complain_process(int err, const char *what)
+{
+	char text[1024];
+
+	snprintf(text, sizeof(text), "%s: %s", what, strerror(err));
+	sentence_advise(text, sizeof(text), process_advice(err), NULL);
+	complain("%s", text);
+}
+
+void usage_error(const struct argp_state *state, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	text_clean(text);
+	argp_error(state, "%s", text);
+}
+
 int exit_code_of(int ret)
 {
 	switch (ret) {
@@ -68,26 +104,9 @@ int refused_device(int ret)
 	return refused(ret == -ENOENT || ret == -EOPNOTSUPP ? -ENODEV : ret);
 }
 
-/* The library's advice names calls of its own; here they are commands. */
-static const struct {
-	const char *call, *command;
-} advice[] = {
-	{ "pinion_device_add()", "pinion devices --add KEY" },
-};
-
 int refused(int ret)
 {
-	const char *sentence = pinion_error();
-
-	for (size_t i = 0; i < sizeof(advice) / sizeof(advice[0]); i++) {
-		const char *at = strstr(sentence, advice[i].call);
-
-		if (at) {
-			complain("%.*s%s%s", (int)(at - sentence), sentence, advice[i].command, at + strlen(advice[i].call));
-			return exit_code_of(ret);
-		}
-	}
-	complain("%s", sentence);
+	complain("%s", pinion_error());
 	return exit_code_of(ret);
 }
 
@@ -115,6 +134,24 @@ void command_parse(const struct command *cmd, int argc, char **argv, const struc
 	command_parse_with(cmd, argc, argv, options, parser, input, NULL, 0);
 }
 
+static error_t parse_json(int key, char *arg, struct argp_state *state)
+{
+	(void)arg;
+	if (key != 'j')
+		return ARGP_ERR_UNKNOWN;
+	*(bool *)state->input = true;
+	return 0;
+}
+
+bool command_parse_json(const struct command *cmd, int argc, char **argv, const char *doc)
+{
+	const struct argp_option options[] = { { .name = "json", .key = 'j', .doc = doc }, { 0 } };
+	bool json = false;
+
+	command_parse(cmd, argc, argv, options, parse_json, &json);
+	return json;
+}
+
 void command_parse_with(const struct command *cmd, int argc, char **argv, const struct argp_option *options, argp_parser_t parser,
 			void *input, const struct argp_child *children, unsigned int flags)
 {
@@ -133,12 +170,12 @@ error_t command_argument(int key, char *arg, struct argp_state *state, const cha
 	switch (key) {
 	case ARGP_KEY_ARG:
 		if (*value)
-			argp_error(state, "one %s at a time, '%s' is too much", what, arg);
+			usage_error(state, "one %s at a time, '%s' is too much", what, arg);
 		*value = arg;
 		return 0;
 	case ARGP_KEY_END:
 		if (!*value)
-			argp_error(state, "%s is missing", what);
+			usage_error(state, "%s is missing", what);
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
@@ -161,7 +198,8 @@ static void introduce(void)
 	       "  pinion load FILE --name NAME   load it and hold it under that name\n"
 	       "  pinion ls                      what is held now\n"
 	       "\n"
-	       "Next: pinion check FILE. All commands: pinion help. The manual: man pinion.\n",
+	       "Next: pinion check FILE; pinion doctor, if something is refused. All commands: pinion help. The\n"
+	       "manual: man pinion, man pinion-load.\n",
 	       pinion_version());
 }
 
@@ -169,8 +207,8 @@ static void list_commands(void)
 {
 	printf("Usage: pinion COMMAND [OPTION...] [ARGUMENT...]\n\n");
 	for (size_t i = 0; i < COMMANDS; i++)
-		printf("  %-6s %-17s %s\n", commands[i].name, commands[i].args, commands[i].help);
-	printf("\n  help   [COMMAND]         List the commands, or the options of one.\n"
+		printf("  %-8s %-26s %s\n", commands[i].name, commands[i].args, commands[i].help);
+	printf("\n  help     [COMMAND]                  List the commands, or the options of one.\n"
 	       "\n`pinion COMMAND --help' lists the options of a command. Exit codes: 0 done, 1 failed, 2 usage,\n"
 	       "3 a device is absent, 4 does not fit, 5 busy.\n");
 }
@@ -231,17 +269,42 @@ static void fill_standard_fds(void)
 		close(fd);
 }
 
+/*
+ * A reader that went away shows as EPIPE, and a holder must not die of it; a file that would pass RLIMIT_FSIZE (ulimit -f) is an
+ * error with a sentence, EFBIG.
+ */
+static const int ignored[] = { SIGPIPE, SIGXFSZ };
+static sighandler_t given[sizeof(ignored) / sizeof(ignored[0])];
+
+static void set_signals(void)
+{
+	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+		given[i] = signal(ignored[i], SIG_IGN);
+	/* Who was started by one that has no use for its children would hear nothing of how its own ended. */
+	signal(SIGCHLD, SIG_DFL);
+}
+
+void signals_as_given(void)
+{
+	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+		signal(ignored[i], given[i]);
+}
+
+/* However the program ends: argp leaves by itself when it has printed help. */
+static void flush_at_exit(int code, void *arg)
+{
+	int ret = flush_stdout();
+
+	(void)arg;
+	if (!code && ret && ret != -EPIPE)
+		_exit(EXIT_PROBLEM);
+}
+
 int main(int argc, char **argv)
 {
-	int code, ret;
-
 	fill_standard_fds();
-	/* A reader that went away shows as EPIPE; a holder must not die of it. */
-	signal(SIGPIPE, SIG_IGN);
-	/* A file that would pass RLIMIT_FSIZE (ulimit -f) is an error with a sentence, EFBIG. */
-	signal(SIGXFSZ, SIG_IGN);
+	set_signals();
+	on_exit(flush_at_exit, NULL);
 	argp_err_exit_status = EXIT_USAGE;
-	code = dispatch(argc, argv);
-	ret = flush_stdout();
-	return code || !ret || ret == -EPIPE ? code : EXIT_PROBLEM;
+	return dispatch(argc, argv);
 }

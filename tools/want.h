@@ -16,6 +16,16 @@ struct want {
 	const char *key[WANT_KEYS];
 };
 
+/* What became of the devices of a pick; at most so many are told of. */
+#define WANT_ROWS 1024
+
+/*
+ * Picks. *@rows: what became of each device, @n of them, to be freed. Says of a device that was asked for and is not there that
+ * it was passed over. Complains itself; the exit code.
+ */
+int want_pick(struct pinion_context *ctx, const struct want *w, struct pinion_pick_row **rows, size_t *n,
+	      struct pinion_reservation **out);
+
 /* For command_parse_with(); the input of the only child is a struct want. It insists that something is asked for. */
 extern const struct argp_child want_children[];
 
