@@ -29,6 +29,7 @@ build)
 	library liburing liburing-dev
 	library numa libnuma-dev
 	library nettle nettle-dev
+	library ncursesw libncurses-dev
 	library check check
 	;;
 fuzz)

@@ -22,6 +22,21 @@ struct top {
 	double interval;
 };
 
+enum order { ORDER_TABLE, ORDER_PENDING, ORDER_RATE, ORDERS };
+
+/* What the user has chosen by keys. */
+struct view {
+	enum order order;
+	bool users, paused, help;
+	double interval;
+};
+
+/* The last two readings; a rate needs both. */
+struct reading {
+	struct devices now, before, nothing;
+	bool has_before;
+};
+
 static const struct argp_option options[] = {
 	{ .name = "once", .key = 'o', .doc = "Print one reading and end" },
 	{ .name = "json", .key = 'j', .doc = "Print one reading as an object and end" },
@@ -42,7 +57,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'i':
 		if (number_parse(arg, &top->interval) || top->interval < INTERVAL_MIN || top->interval > INTERVAL_MAX)
-			argp_error(state, "--interval is a number from 0.1 to 86400, not '%s'", arg);
+			usage_error(state, "--interval is a number from 0.1 to 86400, not '%s'", arg);
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
@@ -121,21 +136,26 @@ static struct text capacity_text(const struct pinion_device_info *info)
 	return t;
 }
 
+static double done_per_second(const struct devices *d, const struct devices *before, const struct pinion_device_info *info)
+{
+	const struct device_row *old = before ? devices_find(before, info) : NULL;
+	uint64_t done = device_completed(info), was = old ? device_completed(&old->info) : done;
+
+	return old && d->at_ns > before->at_ns && done > was ? (done - was) * 1e9 / (d->at_ns - before->at_ns) : 0;
+}
+
 /* Units done per second since the reading before; "-" without one. */
 static struct text done_text(const struct devices *d, const struct devices *before, const struct pinion_device_info *info)
 {
-	const struct device_row *old = devices_find(before, info);
-	uint64_t done, was = old ? device_completed(&old->info) : 0;
 	struct text t = { "-" };
 
-	if (!old || d->at_ns <= before->at_ns)
-		return t;
-	done = device_completed(info);
-	snprintf(t.s, sizeof(t.s), "%.1f", done > was ? (done - was) * 1e9 / (d->at_ns - before->at_ns) : 0.0);
+	if (devices_find(before, info) && d->at_ns > before->at_ns)
+		snprintf(t.s, sizeof(t.s), "%.1f", done_per_second(d, before, info));
 	return t;
 }
 
-static void add_device(struct table *table, const struct devices *d, const struct devices *before, struct device_row *row)
+static void add_device(struct table *table, const struct devices *d, const struct devices *before, struct device_row *row,
+		       bool users)
 {
 	const struct pinion_device_info *info = &row->info;
 	char key[PINION_KEY_MAX + 1];
@@ -144,7 +164,7 @@ static void add_device(struct table *table, const struct devices *d, const struc
 		  text_copy(key, sizeof(key), info->key), pending_text(info).s, info->pending_cost, capacity_text(info).s,
 		  info->sessions, info->submitted, info->reclaimed, before ? "\t" : "",
 		  before ? done_text(d, before, info).s : "");
-	for (size_t i = 0; i < row->users; i++) {
+	for (size_t i = 0; users && i < row->users; i++) {
 		struct pinion_device_user *user = &row->user[i];
 
 		text_clean(user->comm);
@@ -153,15 +173,34 @@ static void add_device(struct table *table, const struct devices *d, const struc
 	}
 }
 
-/* @before is NULL where there is to be no rate. */
-static void print_text(struct devices *d, const struct devices *before, FILE *out)
+/* What @view sorts by, the largest first; the place in the table where that is equal. */
+static double weight(const struct view *view, const struct devices *d, const struct devices *before, const struct device_row *row)
 {
+	return view->order == ORDER_PENDING ? (double)row->info.pending_high :
+	       view->order == ORDER_RATE    ? done_per_second(d, before, &row->info) :
+					      0;
+}
+
+/* @before is NULL where there is to be no rate. */
+static void print_text(struct devices *d, const struct devices *before, const struct view *view, FILE *out)
+{
+	struct device_row **row = calloc(d->rows + 1, sizeof(*row));
 	struct table table = { 0 };
 
+	if (!row)
+		no_memory();
+	for (size_t i = 0; i < d->rows; i++) {
+		size_t at = i;
+
+		for (; at && weight(view, d, before, row[at - 1]) < weight(view, d, before, &d->row[i]); at--)
+			row[at] = row[at - 1];
+		row[at] = &d->row[i];
+	}
 	table_add(&table, "DEVICE\t>IN FLIGHT\t>COST\t>CAPACITY\t>SESSIONS\t>SUBMITTED\t>RECLAIMED%s", before ? "\t>DONE/S" : "");
 	for (size_t i = 0; i < d->rows; i++)
-		add_device(&table, d, before, &d->row[i]);
+		add_device(&table, d, before, row[i], view->users);
 	table_print(&table, out);
+	free(row);
 }
 
 /* ---- the command --------------------------------------------------------------------------------------------------- */
@@ -169,6 +208,7 @@ static void print_text(struct devices *d, const struct devices *before, FILE *ou
 /* Returns the exit code. */
 static int show_once(struct pinion_context *ctx, bool json)
 {
+	struct view view = { .users = true };
 	struct devices d;
 	int ret = devices_read(ctx, DEVICES_COUNTED, &d);
 
@@ -177,49 +217,131 @@ static int show_once(struct pinion_context *ctx, bool json)
 	if (json)
 		print_json(ctx, &d);
 	else
-		print_text(&d, NULL, stdout);
+		print_text(&d, NULL, &view, stdout);
 	devices_free(&d);
 	return EXIT_OK;
 }
 
-/* One reading, painted; @before becomes it. */
-static int show_next(struct pinion_context *ctx, struct devices *before, const struct screen *screen)
+static const char help_text[] = "KEY            WHAT IT DOES\n"
+				"q              end\n"
+				"p              pause, and go on\n"
+				"r              read now\n"
+				"u              show users, or devices only\n"
+				"s              sort: as in the table, by units in flight, by units done per second\n"
+				"+ -            a longer, a shorter interval\n"
+				"arrows, j k    move the text; page up, page down, blank, home, end\n"
+				"Ctrl-L         paint all of the terminal again\n"
+				"h ?            this, and back\n";
+
+static void paint(struct screen *screen, const struct view *view, struct reading *r)
 {
-	char *text = NULL;
+	static const char *const order[] = { "as in the table", "by units in flight", "by units done" };
+	struct view plain = *view;
+	char head[160], *text = NULL;
 	size_t bytes = 0;
+	FILE *out = open_memstream(&text, &bytes);
+
+	if (!out)
+		no_memory();
+	if (!screen->paints)
+		plain = (struct view){ .users = true };
+	print_text(&r->now, r->has_before ? &r->before : &r->nothing, &plain, out);
+	if (fclose(out))
+		no_memory();
+	snprintf(head, sizeof(head), "pinion top: %zu devices, every %.1f s, %s%s%s", r->now.rows, view->interval,
+		 order[view->order], view->users ? "" : ", without users", view->paused ? ", paused" : "");
+	screen_paint(screen, head, view->help ? help_text : text, " q end  p pause  s sort  u users  + - interval  h help ");
+	free(text);
+}
+
+static void change_interval(struct view *view, double factor)
+{
+	double interval = view->interval * factor;
+
+	view->interval = interval < INTERVAL_MIN ? INTERVAL_MIN : interval > INTERVAL_MAX ? INTERVAL_MAX : interval;
+}
+
+/* What a key asks for. False: to end. @read: for another reading. */
+static bool obey(struct view *view, int key, bool *read)
+{
+	switch (key) {
+	case 'q':
+		return false;
+	case 'p':
+		view->paused = !view->paused;
+		break;
+	case 'r':
+		*read = true;
+		break;
+	case 'u':
+		view->users = !view->users;
+		break;
+	case 's':
+		view->order = (view->order + 1) % ORDERS;
+		break;
+	case '+':
+		change_interval(view, 2);
+		break;
+	case '-':
+		change_interval(view, 0.5);
+		break;
+	case 'h':
+	case '?':
+		view->help = !view->help;
+		break;
+	}
+	return true;
+}
+
+static int read_next(struct pinion_context *ctx, struct reading *r)
+{
 	struct devices d;
 	int ret = devices_read(ctx, DEVICES_COUNTED, &d);
-	FILE *out;
 
 	if (ret)
 		return ret;
-	out = open_memstream(&text, &bytes);
-	if (!out)
-		no_memory();
-	print_text(&d, before, out);
-	if (fclose(out))
-		no_memory();
-	screen_paint(screen, text);
-	free(text);
-	devices_free(before);
-	*before = d;
+	devices_free(&r->before);
+	r->before = r->now;
+	r->has_before = r->before.at_ns != 0;
+	r->now = d;
 	return 0;
+}
+
+/* Paints, and waits until it is time for another reading (true) or to end. */
+static bool show(struct screen *screen, struct view *view, struct reading *r)
+{
+	int64_t next = pinion_deadline_in((int64_t)(view->interval * 1e9));
+	bool read = false;
+
+	paint(screen, view, r);
+	for (;;) {
+		double left = view->paused ? INTERVAL_MAX : (next - pinion_deadline_in(0)) / 1e9;
+		int event = flush_stdout() ? SCREEN_END : screen_wait(screen, left);
+
+		if (event == SCREEN_END || !obey(view, event, &read))
+			return false;
+		if (read || (event == SCREEN_TIME && !view->paused))
+			return true;
+		paint(screen, view, r);
+	}
 }
 
 /* Returns the exit code. */
 static int show_often(struct pinion_context *ctx, double interval)
 {
-	struct devices before = { 0 };
+	struct view view = { .users = true, .interval = interval };
+	struct reading r = { 0 };
 	struct screen screen;
 	int ret;
 
 	if (screen_open(&screen))
 		return EXIT_PROBLEM;
 	do
-		ret = show_next(ctx, &before, &screen);
-	while (!ret && !flush_stdout() && screen_wait(&screen, interval));
+		ret = read_next(ctx, &r);
+	while (!ret && show(&screen, &view, &r));
 	screen_close(&screen);
-	devices_free(&before);
+	devices_free(&r.before);
+	devices_free(&r.now);
 	return ret ? refused(ret) : EXIT_OK;
 }
 

@@ -4,11 +4,14 @@
 #include "pinion.h"
 #include "report.h"
 
+#include <errno.h>
 #include <pinion/holder.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 /* Ends the thread, when this process means it. */
@@ -53,6 +56,7 @@ void end_by(int sig)
 	_exit(128 + sig);
 }
 
+/* Those that this process was not told to ignore. */
 void ending_signals(sigset_t *set)
 {
 	static const int sig[] = { SIGINT, SIGTERM, SIGHUP };
@@ -63,6 +67,21 @@ void ending_signals(sigset_t *set)
 	for (size_t i = 0; i < sizeof(sig) / sizeof(sig[0]); i++)
 		if (!sigaction(sig[i], NULL, &now) && now.sa_handler != SIG_IGN)
 			sigaddset(set, sig[i]);
+}
+
+int ending_fd(sigset_t *old)
+{
+	sigset_t set;
+	int fd, err;
+
+	ending_signals(&set);
+	sigprocmask(SIG_BLOCK, &set, old);
+	fd = signalfd(-1, &set, SFD_CLOEXEC);
+	if (fd >= 0)
+		return fd;
+	err = errno;
+	complain("making a signalfd: %s", strerror(err));
+	return -err;
 }
 
 int ending_start(void)

@@ -14,6 +14,12 @@ struct pinion_holder;
 /* SIGINT, SIGTERM and SIGHUP, but for those that this process was told to ignore, as nohup does. */
 void ending_signals(sigset_t *set);
 
+/*
+ * Blocks SIGINT, SIGTERM and SIGHUP, but for those that this process was told to ignore, as nohup does, and makes a descriptor
+ * that they are read from (signalfd). @old: NULL, or what was blocked before. Complains itself; -errno.
+ */
+int ending_fd(sigset_t *old);
+
 /* Blocks the signals in the calling thread, and in those it starts, and begins to wait for them. 0 or -errno. */
 int ending_start(void);
 
