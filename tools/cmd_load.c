@@ -1,78 +1,116 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * load: starts the process that will hold the name, and stays in front of it until the model is ready. Until then the
- * two end together: the holder is killed with the command, and the command ends with the holder's sentence.
- */
-#include "ending.h"
+/* load: starts the process that will hold the name, and stays in front of it until the model is ready. */
+#include "behind.h"
+#include "format.h"
 #include "hold.h"
 #include "pinion.h"
 #include "report.h"
+#include "through.h"
+#include "words.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <pinion/pinion.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
-#include <sys/wait.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct load {
 	const char *file;
 	bool foreground;
+	bool streams; /* nothing is held: what follows */
+	struct through through;
+	const char *streamed; /* an option that --stream alone has */
+	const char *held;     /* an option that it has not */
 	struct hold hold;
 };
 
-enum { OPT_NAME = 'n', OPT_FOREGROUND = 'f', OPT_PAGES = 256, OPT_IO, OPT_HOLD };
+enum {
+	OPT_NAME = 'n',
+	OPT_FOREGROUND = 'f',
+	OPT_JSON = 'j',
+	OPT_IO = 256,
+	OPT_HASH,
+	OPT_STREAM,
+	OPT_PIPE,
+	OPT_SHA256,
+	OPT_BUFFERS,
+	OPT_BUFFER_SIZE
+};
 
 static const struct argp_option options[] = {
-	{ .name = "name", .key = OPT_NAME, .arg = "NAME", .doc = "The name to hold it under; required" },
+	{ .name = "name", .key = OPT_NAME, .arg = "NAME", .doc = "The name to hold it under; required but with --stream" },
 	{ .name = "foreground", .key = OPT_FOREGROUND, .doc = "Do not leave a holder behind: serve until SIGTERM, SIGINT or rm" },
-	{ .name = "pages", .key = OPT_PAGES, .arg = "auto|small|huge", .doc = "Pages of the buffer (auto)" },
 	{ .name = "io", .key = OPT_IO, .arg = "auto|direct|buffered", .doc = "How the file is read (auto)" },
-	{ .name = "hold", .key = OPT_HOLD, .arg = "auto|none|locked|registered|pinned", .doc = "How the pages are kept in RAM (auto)" },
+	{ .name = "hash",
+	  .key = OPT_HASH,
+	  .doc = "Compute the SHA-256 of each file while it is loaded, and keep it with the model" },
+	{ .name = "stream",
+	  .key = OPT_STREAM,
+	  .doc = "Hold nothing: read the tensors through a few buffers, in the order of the files. For models larger than "
+		 "memory" },
+	{ .name = "pipe", .key = OPT_PIPE, .doc = "With --stream: write the tensors' bytes to standard output" },
+	{ .name = "sha256", .key = OPT_SHA256, .arg = "DIGITS", .doc = "With --stream: exit 1 if FILE has another SHA-256" },
+	{ .name = "buffers", .key = OPT_BUFFERS, .arg = "N", .doc = "With --stream: so many buffers (4)" },
+	{ .name = "buffer-size", .key = OPT_BUFFER_SIZE, .arg = "SIZE", .doc = "With --stream: of this size each (8MiB)" },
+	{ .name = "json", .key = OPT_JSON, .doc = "Print an object" },
 	{ 0 },
 };
 
-static const char *const page_words[] = {
-	[PINION_PAGES_AUTO] = "auto",
-	[PINION_PAGES_SMALL] = "small",
-	[PINION_PAGES_HUGE] = "huge",
-	NULL,
-};
 static const char *const io_words[] = {
 	[PINION_IO_AUTO] = "auto",
 	[PINION_IO_BUFFERED] = "buffered",
 	[PINION_IO_DIRECT] = "direct",
 	NULL,
 };
-static const char *const hold_words[] = {
-	[PINION_HOLD_AUTO] = "auto",
-	[PINION_HOLD_NONE] = "none",
-	[PINION_HOLD_LOCKED] = "locked",
-	[PINION_HOLD_REGISTERED] = "registered",
-	[PINION_HOLD_PINNED] = "pinned",
-	NULL,
-};
 
-/* The place of @arg in @words; a usage error when it is none of them. */
-static int choose(const struct argp_state *state, const char *option, const char *arg, const char *const *words)
+/* Whether @arg is 64 hexadecimal digits. */
+static bool is_sha256(const char *arg)
 {
-	char all[64] = "";
+	return strlen(arg) == 64 && strspn(arg, "0123456789abcdefABCDEF") == 64;
+}
 
-	for (int i = 0; words[i]; i++) {
-		if (!strcmp(words[i], arg))
-			return i;
-		strcat(strcat(all, i ? ", " : ""), words[i]);
+static error_t parse_streamed(int key, char *arg, struct argp_state *state)
+{
+	struct through *t = &((struct load *)state->input)->through;
+
+	switch (key) {
+	case OPT_PIPE:
+		t->pipe = true;
+		if (isatty(STDOUT_FILENO))
+			usage_error(state, "--pipe writes the tensors to standard output, which is a terminal");
+		break;
+	case OPT_SHA256:
+		t->sha256 = arg;
+		t->opts.hash = true;
+		if (!is_sha256(arg))
+			usage_error(state, "--sha256 is 64 hexadecimal digits, not '%s'", arg);
+		break;
+	case OPT_BUFFERS:
+		if (count_parse(arg, &t->opts.buffers) || !t->opts.buffers)
+			usage_error(state, "--buffers is a number from 1 up, not '%s'", arg);
+		break;
+	case OPT_BUFFER_SIZE:
+		if (size_parse(arg, &t->opts.buffer_bytes) || !t->opts.buffer_bytes)
+			usage_error(state, "--buffer-size is a size like 8MiB, not '%s'", arg);
+		break;
 	}
-	argp_error(state, "%s is one of %s, not '%s'", option, all, arg);
 	return 0;
+}
+
+static void check_options(struct load *load, struct argp_state *state)
+{
+	if (!load->held)
+		load->held = load->hold.memory.given;
+	if (load->streams && load->held)
+		usage_error(state, "--stream holds nothing: %s has no meaning", load->held);
+	if (!load->streams && load->streamed)
+		usage_error(state, "%s is for --stream", load->streamed);
+	if (!load->streams && !load->hold.name)
+		usage_error(state, "--name NAME is missing");
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -81,153 +119,103 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	struct hold *hold = &load->hold;
 
 	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &hold->memory;
+		return 0;
 	case OPT_NAME:
+		load->held = "--name";
 		hold->name = arg;
 		return 0;
 	case OPT_FOREGROUND:
+		load->held = "--foreground";
 		load->foreground = true;
 		return 0;
-	case OPT_PAGES:
-		hold->opts.pages = choose(state, "--pages", arg, page_words);
-		return 0;
 	case OPT_IO:
-		hold->opts.io = choose(state, "--io", arg, io_words);
+		load->through.opts.io = hold->opts.io = word_parse(state, "--io", arg, io_words);
 		return 0;
-	case OPT_HOLD:
-		hold->opts.hold = choose(state, "--hold", arg, hold_words);
+	case OPT_HASH:
+		load->through.opts.hash = hold->opts.hash = true;
 		return 0;
+	case OPT_JSON:
+		load->through.json = hold->json = true;
+		return 0;
+	case OPT_STREAM:
+		load->streams = true;
+		return 0;
+	case OPT_PIPE:
+	case OPT_SHA256:
+	case OPT_BUFFERS:
+	case OPT_BUFFER_SIZE:
+		load->streamed = key == OPT_PIPE ? "--pipe" : key == OPT_SHA256 ? "--sha256" : key == OPT_BUFFERS ? "--buffers" : "--buffer-size";
+		return parse_streamed(key, arg, state);
 	case ARGP_KEY_END:
 		command_argument(key, arg, state, "FILE", &load->file);
-		if (!hold->name)
-			argp_error(state, "--name NAME is missing");
+		check_options(load, state);
 		return 0;
 	}
 	return command_argument(key, arg, state, "FILE", &load->file);
 }
 
-/* ---- the command, while its holder loads --------------------------------------------------------------------------- */
-
-static int reap(pid_t child)
+static int run(void *hold)
 {
-	int status;
-
-	while (waitpid(child, &status, 0) < 0)
-		if (errno != EINTR)
-			return 0;
-	return status;
+	return hold_run(hold);
 }
 
-/* Ends the load and then this process, as the signal would have. */
-static void interrupted(pid_t child, int sig)
+/*
+ * The absolute path of @file under its own name, whose folder alone is made real: the other files of a model are found by names
+ * beside this one, and a link may lead to where they are called otherwise. @real is all resolved. False: errno says why not.
+ */
+static bool absolute(const char *file, char path[PATH_MAX], char real[PATH_MAX])
 {
-	kill(child, SIGKILL);
-	/* When the command is gone, so are the memory and the name. */
-	reap(child);
-	end_by(sig);
-}
+	const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
+	char before[PATH_MAX], folder[PATH_MAX];
+	struct stat st;
 
-/* The holder ended without a word. */
-static int died(pid_t child)
-{
-	int status = reap(child);
-
-	report_clear();
-	if (WIFSIGNALED(status))
-		complain("the process that loaded was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
-	else
-		complain("the process that loaded ended with exit code %d", WEXITSTATUS(status));
-	return EXIT_PROBLEM;
-}
-
-/* Shows what the holder says on @fd until it is ready, has failed or is dead. */
-static int watch(const char *name, pid_t child, int fd, int signal_fd)
-{
-	struct pollfd p[2] = { { .fd = signal_fd, .events = POLLIN }, { .fd = fd, .events = POLLIN } };
-	struct report report = { .kind = REPORT_PROGRESS };
-	struct signalfd_siginfo info;
-	int code = EXIT_PROBLEM;
-
-	while (report.kind == REPORT_PROGRESS) {
-		if (poll(p, 2, -1) < 0)
-			continue;
-		if (p[0].revents && read(signal_fd, &info, sizeof(info)) == sizeof(info))
-			interrupted(child, info.ssi_signo);
-		if (p[1].revents && read(fd, &report, sizeof(report)) != sizeof(report))
-			return died(child);
-		if (p[1].revents)
-			code = report_show(name, &report);
+	if (!realpath(file, real))
+		return false;
+	/* Without a link there is one path; a folder is refused later, and may end in anything. */
+	if (lstat(file, &st) || !S_ISLNK(st.st_mode)) {
+		strcpy(path, real);
+		return true;
 	}
-	/* The name is free when a failed command is over. */
-	if (report.kind == REPORT_FAILED)
-		reap(child);
-	return code;
+	snprintf(before, sizeof(before), "%.*s", slash ? (int)(slash - file + 1) : 1, slash ? file : ".");
+	if (!realpath(before, folder))
+		return false;
+	errno = ENAMETOOLONG;
+	return snprintf(path, PATH_MAX, "%s/%s", strcmp(folder, "/") ? folder : "", name) < PATH_MAX;
 }
 
-/* Signals that end the command, blocked so that they are read where the holder can be ended with it. */
-static int open_signals(sigset_t *old)
+/* What was said of the memory, in the load's own words. */
+static void take_memory(struct hold *hold)
 {
-	sigset_t set;
-	int fd;
+	const struct pinion_buffer_opts *opts = &hold->memory.opts;
 
-	ending_signals(&set);
-	sigprocmask(SIG_BLOCK, &set, old);
-	fd = signalfd(-1, &set, SFD_CLOEXEC);
-	if (fd < 0)
-		complain("making a signalfd: %s", strerror(errno));
-	return fd;
-}
-
-/* In the child: becomes the holder. */
-static int become_holder(struct hold *h, pid_t parent, const sigset_t *old)
-{
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* The parent may have died before that call, and then nothing comes. */
-	if (getppid() != parent)
-		return EXIT_PROBLEM;
-	setsid();
-	sigprocmask(SIG_SETMASK, old, NULL);
-	return hold_run(h);
-}
-
-static int load_behind(struct load *load)
-{
-	pid_t parent = getpid(), child;
-	int pipe_fd[2], signal_fd;
-	sigset_t old;
-
-	signal_fd = open_signals(&old);
-	if (signal_fd < 0)
-		return EXIT_PROBLEM;
-	if (pipe2(pipe_fd, O_CLOEXEC)) {
-		complain("making a pipe: %s", strerror(errno));
-		return EXIT_PROBLEM;
-	}
-	fflush(NULL);
-	child = fork();
-	if (child < 0) {
-		complain("starting a holder process: %s", strerror(errno));
-		return exit_code_of(-errno);
-	}
-	if (!child) {
-		load->hold.report_fd = pipe_fd[1];
-		return become_holder(&load->hold, parent, &old);
-	}
-	close(pipe_fd[1]);
-	return watch(load->hold.name, child, pipe_fd[0], signal_fd);
+	hold->opts.pages = opts->pages;
+	hold->opts.prefer_pages = opts->prefer_pages;
+	hold->opts.hold = opts->hold;
+	hold->opts.numa = opts->numa;
+	hold->opts.node = opts->node;
 }
 
 int cmd_load(const struct command *cmd, int argc, char **argv)
 {
-	struct load load = { .hold = { .opts = { .size = sizeof(load.hold.opts) }, .report_fd = -1 } };
-	char path[PATH_MAX];
+	struct load load = { .hold = { .opts = { .size = sizeof(load.hold.opts) }, .report_fd = -1 },
+			     .through = { .opts = { .size = sizeof(load.through.opts), .buffers = 4, .buffer_bytes = 8 << 20 } } };
+	char path[PATH_MAX], real[PATH_MAX];
 
 	load.hold.start_ns = pinion_deadline_in(0);
-	command_parse(cmd, argc, argv, options, parse, &load);
-	if (!realpath(load.file, path)) {
+	command_parse_with(cmd, argc, argv, options, parse, &load, memory_children, 0);
+	take_memory(&load.hold);
+	if (load.streams) {
+		load.through.file = load.file;
+		return through_run(&load.through);
+	}
+	if (!absolute(load.file, path, real)) {
 		complain("%s: %s", load.file, access(load.file, F_OK) ? strerror(errno) : "it has no path, a regular file is needed");
 		return EXIT_PROBLEM;
 	}
 	load.hold.path = path;
+	load.hold.shown = real;
 	report_show(load.hold.name, &(struct report){ .kind = REPORT_PROGRESS });
-	return load.foreground ? hold_run(&load.hold) : load_behind(&load);
+	return load.foreground ? hold_run(&load.hold) : behind_run(&load.hold, run, &load.hold);
 }

@@ -57,7 +57,7 @@ void end_by(int sig)
 }
 
 /* Those that this process was not told to ignore. */
-void ending_signals(sigset_t *set)
+static void ending_signals(sigset_t *set)
 {
 	static const int sig[] = { SIGINT, SIGTERM, SIGHUP };
 	struct sigaction now;

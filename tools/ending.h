@@ -11,9 +11,6 @@
 
 struct pinion_holder;
 
-/* SIGINT, SIGTERM and SIGHUP, but for those that this process was told to ignore, as nohup does. */
-void ending_signals(sigset_t *set);
-
 /*
  * Blocks SIGINT, SIGTERM and SIGHUP, but for those that this process was told to ignore, as nohup does, and makes a descriptor
  * that they are read from (signalfd). @old: NULL, or what was blocked before. Complains itself; -errno.

@@ -2,7 +2,8 @@
 #include "hold.h"
 
 #include "ending.h"
-#include "format.h"
+#include "held.h"
+#include "loaded.h"
 #include "notify.h"
 #include "pinion.h"
 #include "report.h"
@@ -12,13 +13,13 @@
 #include <inttypes.h>
 #include <pinion/pinion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MIB (UINT64_C(1) << 20)
 /* How often a name is asked for whose holder is just going. */
 #define TAKE_TRIES 20
 #define TAKE_PAUSE_US 10000
@@ -47,72 +48,42 @@ static int tell_failure(const struct hold *h, int ret, const char *sentence)
 	return exit_code_of(ret);
 }
 
+static int tell_no_thread(const struct hold *h, int ret)
+{
+	char sentence[1024];
+
+	snprintf(sentence, sizeof(sentence), "starting a thread that waits for signals: %s", strerror(-ret));
+	sentence_advise(sentence, sizeof(sentence), process_advice(-ret), NULL);
+	return tell_failure(h, ret, sentence);
+}
+
+static int tell_result(const struct hold *h, const char *text)
+{
+	if (h->report_fd >= 0)
+		return report_result(h->report_fd, text);
+	report_clear();
+	puts(text);
+	/* A holder prints this long before it ends. */
+	flush_stdout();
+	return 0;
+}
+
+int hold_tell_progress(const struct hold *h, uint64_t done, uint64_t total)
+{
+	return tell(h, &(struct report){ .kind = REPORT_PROGRESS, .done = done, .total = total });
+}
+
 static int on_progress(void *arg, uint64_t done, uint64_t total)
 {
 	const struct progress *p = arg;
-	struct report report = { .kind = REPORT_PROGRESS, .done = done, .total = total };
 
 	pinion_holder_progress(p->holder, done, total);
-	return tell(p->hold, &report);
-}
-
-/* ---- the result line ----------------------------------------------------------------------------------------------- */
-
-static void print_read(FILE *out, const struct pinion_load_stats *stats)
-{
-	if (!stats->bytes_read) {
-		fprintf(out, "nothing to read");
-		return;
-	}
-	fprintf(out, "read %s (direct %u %%", rate_text(stats->bytes_read, stats->read_ns).s,
-		percent(stats->direct_bytes, stats->bytes_read));
-	if (stats->buffered_bytes && *stats->buffered_why)
-		fprintf(out, "; the rest: %s", stats->buffered_why);
-	fprintf(out, "), moved %s", size_text(stats->moved_bytes).s);
-}
-
-static void print_buffer(FILE *out, const struct pinion_buffer_info *buf)
-{
-	if (buf->page_size > sysconf(_SC_PAGESIZE) || buf->huge_bytes)
-		fprintf(out, ", huge pages %" PRIu64 " of %" PRIu64 " MiB", buf->huge_bytes / MIB, buf->bytes / MIB);
-	else
-		fprintf(out, ", pages of %s", size_text(buf->page_size).s);
-	if (buf->hold == PINION_HOLD_REGISTERED || buf->hold == PINION_HOLD_PINNED)
-		fprintf(out, ", %s", buf->hold == PINION_HOLD_PINNED ? "pinned" : "registered");
-	else
-		fprintf(out, ", %s (%s)", buf->hold == PINION_HOLD_LOCKED ? "locked" : "unlocked", buf->hold_why);
-	fprintf(out, ", %s", buf->rights == PINION_READ ? "sealed read-only" : "writable");
-}
-
-/* Before the model is published, because then this process's mapping goes and huge pages show in it. */
-static int describe(const struct hold *h, struct pinion_model *m, struct report *report)
-{
-	struct pinion_load_stats stats = { .size = sizeof(stats) };
-	struct pinion_index_info info = { .size = sizeof(info) };
-	struct pinion_buffer_info buf = { .size = sizeof(buf) };
-	int ret = pinion_model_load_stats(m, &stats);
-	FILE *out;
-
-	if (!ret)
-		ret = pinion_model_info(m, &info);
-	if (!ret)
-		ret = pinion_buffer_info(pinion_model_buffer(m), &buf);
-	if (ret)
-		return ret;
-	out = fmemopen(report->text, sizeof(report->text), "w");
-	if (!out)
-		no_memory();
-	fprintf(out, "%s: %s, %" PRIu64 " tensors, ", h->name, size_text(info.tensor_bytes).s, info.tensors);
-	print_read(out, &stats);
-	print_buffer(out, &buf);
-	fprintf(out, ", ready in %s", seconds_text(pinion_deadline_in(0) - h->start_ns).s);
-	fclose(out);
-	return 0;
+	return hold_tell_progress(p->hold, done, total);
 }
 
 /* ---- the process --------------------------------------------------------------------------------------------------- */
 
-static void close_inherited(struct hold *h)
+void hold_close_inherited(struct hold *h)
 {
 	int last = STDERR_FILENO;
 
@@ -135,8 +106,7 @@ static void raise_descriptors(void)
 	setrlimit(RLIMIT_NOFILE, &lim);
 }
 
-/* From here on this process keeps nothing busy that it was started with. */
-static void detach(const struct hold *h)
+void hold_detach(const struct hold *h)
 {
 	int fd;
 
@@ -152,14 +122,14 @@ static void detach(const struct hold *h)
 }
 
 /* Whoever waits for the command may go on from here. -errno: nobody does any more. */
-static int tell_ready(struct hold *h, const struct report *report)
+static int tell_ready(struct hold *h, const char *text)
 {
 	int ret;
 
-	detach(h);
+	hold_detach(h);
 	/* Before the command is told, because it ends then. */
 	prctl(PR_SET_PDEATHSIG, 0);
-	ret = tell(h, report);
+	ret = tell_result(h, text);
 	if (h->report_fd >= 0)
 		close(h->report_fd);
 	else
@@ -167,23 +137,36 @@ static int tell_ready(struct hold *h, const struct report *report)
 	return ret;
 }
 
-/* Returns the exit code. */
+/* Nothing is left to be done. Frees @text. */
+static int tell_held(const struct hold *h, char *text, struct pinion_holder **out)
+{
+	tell_result(h, text);
+	free(text);
+	*out = NULL;
+	return EXIT_OK;
+}
+
+/* Returns the exit code. No holder: the name is another's, who has the same file. */
 static int take_name(const struct hold *h, struct pinion_context *ctx, struct pinion_holder **out)
 {
 	struct pinion_name_info info = { .size = sizeof(info) };
-	char sentence[512] = "";
-	int ret;
+	char sentence[1024] = "", *text = NULL;
+	int ret, same;
 
 	for (unsigned int i = 0; i < TAKE_TRIES; i++) {
-		ret = pinion_holder_open(ctx, h->name, h->path, out);
+		ret = pinion_holder_open(ctx, h->name, h->shown, out);
 		if (!ret)
 			return EXIT_OK;
 		snprintf(sentence, sizeof(sentence), "%s", pinion_error());
 		if (ret != -EEXIST)
 			break;
 		if (!pinion_name_show(ctx, h->name, &info, NULL, 0, NULL)) {
-			snprintf(sentence, sizeof(sentence), "%s is already held by pid %d", h->name, info.pid);
-			break;
+			/* Who stays in the foreground wants to be the holder. */
+			same = h->report_fd >= 0 ? held_is_same(h, ctx, info.pid, sentence, sizeof(sentence), &text) : -EEXIST;
+			if (!same)
+				return tell_held(h, text, out);
+			if (same != -ENOENT && same != -EPIPE)
+				break;
 		}
 		/* It went between the two, and the name is free; or nobody can reach it, and its record is right. */
 		usleep(TAKE_PAUSE_US);
@@ -192,8 +175,7 @@ static int take_name(const struct hold *h, struct pinion_context *ctx, struct pi
 }
 
 /* With the name taken: loads and publishes. Returns the exit code. */
-static int load(struct hold *h, struct pinion_context *ctx, struct pinion_holder *holder, struct pinion_model **m,
-		struct report *ready)
+static int load(struct hold *h, struct pinion_context *ctx, struct pinion_holder *holder, struct pinion_model **m, char **ready)
 {
 	struct progress progress = { .hold = h, .holder = holder };
 	int ret;
@@ -202,13 +184,13 @@ static int load(struct hold *h, struct pinion_context *ctx, struct pinion_holder
 	h->opts.progress_arg = &progress;
 	ret = pinion_model_load(ctx, h->path, &h->opts, m);
 	if (!ret)
-		ret = describe(h, *m, ready);
+		ret = loaded_here(h, *m, ready);
 	if (!ret)
 		ret = pinion_holder_publish(holder, *m);
 	return ret ? tell_failure(h, ret, pinion_error()) : EXIT_OK;
 }
 
-static int serve(struct hold *h, struct pinion_holder *holder, const struct report *ready)
+static int serve(struct hold *h, struct pinion_holder *holder, const char *ready)
 {
 	int ret;
 
@@ -221,26 +203,27 @@ static int serve(struct hold *h, struct pinion_holder *holder, const struct repo
 
 int hold_run(struct hold *h)
 {
-	struct report ready = { .kind = REPORT_READY };
 	struct pinion_holder *holder;
 	struct pinion_model *m = NULL;
 	struct pinion_context *ctx;
+	char *ready = NULL;
 	int code, ret;
 
-	close_inherited(h);
+	hold_close_inherited(h);
 	raise_descriptors();
 	ret = ending_start();
 	if (ret)
-		return tell_failure(h, ret, "no thread can be started to wait for signals");
+		return tell_no_thread(h, ret);
 	ret = pinion_open(NULL, &ctx);
 	if (ret)
 		return tell_failure(h, ret, pinion_error());
 	code = take_name(h, ctx, &holder);
-	if (code)
+	if (code || !holder)
 		goto close;
 	code = load(h, ctx, holder, &m, &ready);
 	if (!code)
-		code = serve(h, holder, &ready);
+		code = serve(h, holder, ready);
+	free(ready);
 	ending_stop();
 	pinion_holder_free(holder);
 	pinion_model_free(m);

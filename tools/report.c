@@ -9,6 +9,7 @@
 #include <pinion/pinion.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 int report_send(int fd, const struct report *report)
@@ -23,6 +24,23 @@ int report_send(int fd, const struct report *report)
 		n = write(fd, report, sizeof(*report));
 	while (n < 0 && errno == EINTR);
 	return n > 0 || errno == EAGAIN ? 0 : -errno;
+}
+
+int report_result(int fd, const char *text)
+{
+	struct report report = { .kind = REPORT_PART };
+	size_t most = sizeof(report.text) - 1;
+	int ret = 0;
+
+	for (; !ret && strlen(text) > most; text += most) {
+		memcpy(report.text, text, most);
+		ret = report_send(fd, &report);
+	}
+	if (ret)
+		return ret;
+	report = (struct report){ .kind = REPORT_READY };
+	strcpy(report.text, text);
+	return report_send(fd, &report);
 }
 
 static bool line_is_shown;
@@ -45,7 +63,7 @@ static void show_progress(const char *name, const struct report *report)
 	if (!isatty(STDERR_FILENO))
 		return;
 	name = text_copy(shown, sizeof(shown), name);
-	if (!report->total) {
+	if (!report->done) {
 		fprintf(stderr, "\r%s: making the buffer\033[K", name);
 	} else {
 		if (!since) {
@@ -63,6 +81,10 @@ int report_show(const char *name, const struct report *report)
 	switch (report->kind) {
 	case REPORT_PROGRESS:
 		show_progress(name, report);
+		return EXIT_OK;
+	case REPORT_PART:
+		report_clear();
+		fputs(report->text, stdout);
 		return EXIT_OK;
 	case REPORT_READY:
 		report_clear();
