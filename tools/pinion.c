@@ -18,6 +18,8 @@ static const struct command commands[] = {
 	{ "doctor", "", "Say what works here, what could be better, and the line to type.", cmd_doctor },
 	{ "check", "FILE", "Check the header of a model file and show what a load of it needs.", cmd_check },
 	{ "load", "FILE --name NAME", "Load a model file; a holder process keeps it under the name.", cmd_load },
+	{ "alloc", "[NAME] --size SIZE", "Hold memory until the input ends, under a name or without; or leave a holder.",
+	  cmd_alloc },
 	{ "ls", "", "List the names that are held.", cmd_ls },
 	{ "show", "NAME", "Show everything known of a name, and which processes are attached.", cmd_show },
 	{ "rm", "NAME", "Ask the holder of a name to go; refused while processes are attached.", cmd_rm },
