@@ -16,6 +16,7 @@
 static const struct command commands[] = {
 	{ "info", "", "Show what pinion stands on here: ground, runtime directory, pages, limits.", cmd_info },
 	{ "doctor", "", "Say what works here, what could be better, and the line to type.", cmd_doctor },
+	{ "explain", "[ID]", "Explain what stands in brackets at the end of a sentence, or list all there are.", cmd_explain },
 	{ "check", "FILE", "Check the header of a model file and show what a load of it needs.", cmd_check },
 	{ "load", "FILE --name NAME", "Load a model file; a holder process keeps it under the name.", cmd_load },
 	{ "alloc", "[NAME] --size SIZE", "Hold memory until the input ends, under a name or without; or leave a holder.",
