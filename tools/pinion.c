@@ -24,6 +24,7 @@ static const struct command commands[] = {
 	{ "ls", "", "List the names that are held.", cmd_ls },
 	{ "show", "NAME", "Show everything known of a name, and which processes are attached.", cmd_show },
 	{ "rm", "NAME", "Ask the holder of a name to go; refused while processes are attached.", cmd_rm },
+	{ "leaks", "", "Show what nobody that lives stands for, and what somebody keeps who is stopped.", cmd_leaks },
 	{ "devices", "", "List the devices: budget, claims, work in flight; add and remove them.", cmd_devices },
 	{ "pick", "--need SIZE", "Print the device that would be picked; its claim ends with this command.", cmd_pick },
 	{ "run", "--need SIZE -- COMMAND...", "Run a command with a claim on a device, counted as work in flight.", cmd_run },
