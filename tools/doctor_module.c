@@ -19,21 +19,22 @@ static void look_at_limits(struct doctor *d, const struct pinion_module_info *in
 {
 	uint64_t left = info->max_bytes > info->bytes ? info->max_bytes - info->bytes : 0;
 	uint64_t user = info->max_user_bytes > info->user_bytes ? info->max_user_bytes - info->user_bytes : 0;
+	enum pinion_advice advice = user < left ? PINION_ADVICE_MODULE_USER_BYTES : PINION_ADVICE_MODULE_BYTES;
 	const char *name = user < left ? "max_user_bytes" : "max_bytes";
 	uint64_t use = user < left ? info->user_bytes : info->bytes;
+	char enough[24];
 
+	snprintf(enough, sizeof(enough), "%llu", (unsigned long long)(use + d->need));
 	left = user < left ? user : left;
 	if (d->need > left)
-		doctor_say(d, FINDING_NO_ROOM, "module limits",
-			   "%s are asked for, %s are left of %s; as root: echo %llu > /sys/module/pinion/parameters/%s",
-			   size_text(d->need).s, size_text(left).s, name, (unsigned long long)(use + d->need), name);
+		doctor_advise(d, FINDING_NO_ROOM, "module limits", advice, enough, "%s are asked for, %s are left of %s",
+			      size_text(d->need).s, size_text(left).s, name);
 	else
 		doctor_say(d, FINDING_OK, "module limits", "this user has %s in %llu buffers, %s are left",
 			   size_text(info->user_bytes).s, (unsigned long long)info->user_buffers, size_text(left).s);
 	if (info->poisoned_bytes)
-		doctor_say(d, FINDING_WARN, "broken memory",
-			   "%s are kept out of use because a page in them broke: see the kernel's log",
-			   size_text(info->poisoned_bytes).s);
+		doctor_advise(d, FINDING_WARN, "broken memory", PINION_ADVICE_MODULE_POISONED, NULL,
+			      "%s are kept out of use because a page in them broke", size_text(info->poisoned_bytes).s);
 }
 
 /* Whether depmod knows a module file of ours for this kernel. */
@@ -67,35 +68,28 @@ static void look_at_absent(struct doctor *d)
 
 	uname(&un);
 	if (!access("/sys/module/pinion", F_OK)) {
-		doctor_say(d, FINDING_WARN, "module",
-			   "loaded, but there is no /dev/pinion here: in a container, pass the device in (--device /dev/pinion)");
+		doctor_advise(d, FINDING_WARN, "module", PINION_ADVICE_MODULE_CONTAINER, NULL,
+			      "loaded, but there is no /dev/pinion here");
 		return;
 	}
 	if (is_installed(un.release)) {
-		doctor_say(d, FINDING_WARN, "module", "built for this kernel and not loaded; as root: modprobe pinion");
+		doctor_advise(d, FINDING_WARN, "module", PINION_ADVICE_MODULE_UNLOADED, NULL,
+			      "built for this kernel and not loaded");
 		return;
 	}
 	snprintf(path, sizeof(path), "/lib/modules/%s/build/Makefile", un.release);
 	if (!access(path, F_OK))
-		doctor_say(d, FINDING_WARN, "module",
-			   "not built for kernel %s, whose headers are here; as root: make modules modules_install && modprobe "
-			   "pinion",
-			   un.release);
+		doctor_advise(d, FINDING_WARN, "module", PINION_ADVICE_MODULE_UNBUILT, NULL,
+			      "not built for kernel %s, whose headers are here", un.release);
 	else
-		doctor_say(d, FINDING_WARN, "module",
-			   "not there, and neither are the headers of kernel %s; as root: apt install linux-headers-%s, then: "
-			   "make modules modules_install",
-			   un.release, un.release);
+		doctor_advise(d, FINDING_WARN, "module", PINION_ADVICE_MODULE_HEADERS, un.release,
+			      "not there, and neither are the headers of kernel %s", un.release);
 }
 
 static void look_at_refusal(struct doctor *d)
 {
-	doctor_say(d, FINDING_WARN, "module",
-		   getgrnam("pinion") ?
-			   "loaded, but this user may not open /dev/pinion; as root: usermod -aG pinion USER, then log in anew" :
-			   "loaded, but this user may not open /dev/pinion and there is no group for it; as root: groupadd -r "
-			   "pinion && chgrp pinion /dev/pinion && "
-			   "usermod -aG pinion USER, then log in anew");
+	doctor_advise(d, FINDING_WARN, "module", getgrnam("pinion") ? PINION_ADVICE_MODULE_ACCESS : PINION_ADVICE_MODULE_GROUP,
+		      NULL, "loaded, but this user may not open /dev/pinion");
 }
 
 /* Who would refuse an unsigned module: of interest as long as none is loaded. */
@@ -115,11 +109,9 @@ static void look_at_signatures(struct doctor *d, bool loaded)
 		doctor_say(d, FINDING_OK, "module signature", "%s; Secure Boot is %s",
 			   enforced || locked ? "asked for" : "not asked for by this kernel", secure ? "on" : "off or not there");
 	else
-		doctor_say(d, FINDING_WARN, "module signature",
-			   "this kernel loads signed modules only (%s%s, Secure Boot %s); sign it with a key the firmware knows: "
-			   "mokutil --import KEY.der, or with DKMS, which makes one",
-			   enforced ? "sig_enforce" : "", locked ? (enforced ? ", lockdown" : "lockdown") : "",
-			   secure ? "on" : "off");
+		doctor_advise(d, FINDING_WARN, "module signature", PINION_ADVICE_MODULE_SIGNATURE, NULL,
+			      "this kernel loads signed modules only (%s%s, Secure Boot %s)", enforced ? "sig_enforce" : "",
+			      locked ? (enforced ? ", lockdown" : "lockdown") : "", secure ? "on" : "off");
 }
 
 void doctor_module(struct doctor *d)
@@ -140,7 +132,7 @@ void doctor_module(struct doctor *d)
 		look_at_refusal(d);
 		break;
 	default:
-		doctor_say(d, FINDING_FAIL, "module", "%s", pinion_error());
+		doctor_say_error(d, FINDING_FAIL, "module");
 	}
 	look_at_signatures(d, ret != -ENODEV);
 }
