@@ -29,6 +29,7 @@ static const struct command commands[] = {
 	{ "pick", "--need SIZE", "Print the device that would be picked; its claim ends with this command.", cmd_pick },
 	{ "run", "--need SIZE -- COMMAND...", "Run a command with a claim on a device, counted as work in flight.", cmd_run },
 	{ "top", "", "Show the work in flight on each device, and whose it is.", cmd_top },
+	{ "selftest", "", "Try on this machine, in some seconds, what pinion promises.", cmd_selftest },
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
