@@ -30,6 +30,7 @@ static const struct command commands[] = {
 	{ "run", "--need SIZE -- COMMAND...", "Run a command with a claim on a device, counted as work in flight.", cmd_run },
 	{ "top", "", "Show the work in flight on each device, and whose it is.", cmd_top },
 	{ "selftest", "", "Try on this machine, in some seconds, what pinion promises.", cmd_selftest },
+	{ "bench", "[PART...]", "Measure alloc, io, counter, handover, stream: each figure against its baseline.", cmd_bench },
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))

@@ -31,6 +31,7 @@ static const struct group {
 	{ "cold", rows_cold, true, "a GGUF file that the page cache does not hold" },
 	{ "moved", rows_moved, true, "the same where every byte must be moved" },
 	{ "warm", rows_warm, true, "a GGUF file that the page cache holds" },
+	{ "stream", rows_stream, true, "requests of one size through a stream, on registered buffers and without" },
 	{ "alloc", rows_alloc, true, "pinned memory" },
 };
 
@@ -51,9 +52,8 @@ static void help(FILE *to)
 		ROUNDS);
 	for (unsigned int i = 0; i < GROUPS; i++)
 		fprintf(to, "  %-10s %s\n", groups[i].name, groups[i].about);
-	fprintf(to, "\nAs root the last four run twice: with the pages that shared memory gets on this machine, and,\n"
-		    "where those are small, with\n"
-		    SHMEM_THP "\n"
+	fprintf(to, "\nAs root the last five run twice: with the pages that shared memory gets on this machine, and,\n"
+		    "where those are small, with\n" SHMEM_THP "\n"
 		    "set to advise for the run. That, and the pool of huge pages that fio is given, are put back at\n"
 		    "the end, also after a signal.\n\n"
 		    "  --json       print JSON instead of a table\n"

@@ -31,6 +31,7 @@ void rows_handover(struct rows *r);
 void rows_cold(struct rows *r);
 void rows_moved(struct rows *r);
 void rows_warm(struct rows *r);
+void rows_stream(struct rows *r);
 void rows_alloc(struct rows *r);
 
 #endif
