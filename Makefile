@@ -25,8 +25,8 @@ check: all
 	@sh tests/asan.sh $(B)-asan
 	@python3 tests/run.py $(B) $(B)-asan
 
-# The parsers under libFuzzer, FUZZ_SECONDS each.
-fuzz:
+# The parsers, the hand-over and the counter file under libFuzzer, FUZZ_SECONDS each.
+fuzz: need
 	@sh tests/need.sh fuzz
 	@bash tests/fuzz/run.sh $(B)-fuzz $(FUZZ_SECONDS) $(FUZZ_TARGET)
 
