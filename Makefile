@@ -5,7 +5,7 @@ B ?= build
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 
-.PHONY: all demo check check-long vm-images check-vm bench fuzz install docs style clean need modules modules_install modules_device modules_clean modules_uninstall dkms
+.PHONY: all demo check check-long vm-images check-vm bench fuzz coverage install docs style clean need modules modules_install modules_device modules_clean modules_uninstall dkms
 
 all: need $(B)/build.ninja
 	@ninja -C $(B)
@@ -44,6 +44,10 @@ check-vm: all
 	$(if $(SUITE_ARGS),python3 tests/vm/suite.py $(B) --build $(B)/vm $(SUITE_ARGS),true) || status=1; \
 	exit $$status
 
+# Which lines of the library the tests run, against tests/uncovered.
+coverage: need
+	@python3 tests/coverage.py $(B)-cov
+
 check-long: check
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=600
 	@$(MAKE) --no-print-directory vm-images VM="6.1 6.12 um debug"
@@ -63,7 +67,7 @@ style:
 	@git ls-files '*.c' '*.h' | xargs clang-format --dry-run
 
 clean:
-	@rm -rf $(B) $(B)-asan $(B)-fuzz
+	@rm -rf $(B) $(B)-asan $(B)-fuzz $(B)-cov
 
 # The kernel module: pinion.ko in $(B)/kmod for the running kernel, for KVER=RELEASE, or for the headers in KDIR=FOLDER. KARGS= goes to make.
 MODULES = B='$(B)' KDIR='$(KDIR)' KVER='$(KVER)' KARGS='$(KARGS)' DESTDIR='$(DESTDIR)' sh tools/modules.sh
