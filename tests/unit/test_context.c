@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 #include "harness.h"
+#include "namespace.h"
 
 #include "context.h"
 #include "error.h"
 #include "provider/counter_file.h"
+#include "rundir.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pinion/pinion.h>
-#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -167,6 +169,55 @@ START_TEST(a_directory_open_to_others_is_refused)
 }
 END_TEST
 
+START_TEST(what_clears_old_files_away_passes_the_directory_by)
+{
+	struct pinion_open_opts opts = { .size = sizeof(opts), .dir = fresh_dir() };
+	struct pinion_context *one, *two;
+	int fd = open(opts.dir, O_RDONLY | O_DIRECTORY);
+
+	ck_ok(pinion_open(&opts, &one));
+	ck_ok(pinion_open(&opts, &two));
+	pinion_close(one);
+	ck_assert_int_eq(flock(fd, LOCK_EX | LOCK_NB), -1);
+	ck_assert_int_eq(errno, EWOULDBLOCK);
+	pinion_close(two);
+	ck_assert_int_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
+	/* It holds nobody up. */
+	ck_ok(pinion_open(&opts, &one));
+	pinion_close(one);
+	close(fd);
+}
+END_TEST
+
+/* Who types what is said about /tmp or / must not close that to everybody. */
+START_TEST(nobody_is_told_to_close_a_directory_that_others_use)
+{
+	static const char *const used[] = { "/", "/proc", "/dev" };
+	char other[PATH_MAX];
+	const char *dir = fresh_dir();
+
+	/* Nothing is in it, or what the library left. */
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(chmod(dir, 0755), 0);
+		ck_assert_int_eq(try_in(dir), -EPERM);
+		ck_assert_int_eq(pinion_error_advice(), PINION_ADVICE_DIR_MODE);
+		ck_assert_int_eq(chmod(dir, 0700), 0);
+		ck_assert_int_eq(try_in(dir), 0);
+	}
+	dir = fresh_dir();
+	snprintf(other, sizeof(other), "%.4000s/other", dir);
+	ck_assert_int_eq(mkdir(other, 0700), 0);
+	ck_assert_int_eq(chmod(dir, 0755), 0);
+	ck_assert_int_eq(try_in(dir), -EPERM);
+	ck_assert_int_eq(pinion_error_advice(), PINION_ADVICE_DIR_OWNER);
+	for (size_t i = 0; i < sizeof(used) / sizeof(used[0]); i++) {
+		ck_assert_int_eq(try_in(used[i]), -EPERM);
+		ck_assert_msg(!strstr(pinion_error(), "chmod") && pinion_error_advice() == PINION_ADVICE_DIR_OWNER, "%s",
+			      pinion_error());
+	}
+}
+END_TEST
+
 START_TEST(a_directory_behind_a_link_is_refused)
 {
 	char link[PATH_MAX];
@@ -178,6 +229,8 @@ START_TEST(a_directory_behind_a_link_is_refused)
 	ret = try_in(link);
 	ck_assert_msg(ret == -ELOOP || ret == -ENOTDIR, "%d", ret);
 	ck_assert_ptr_nonnull(strstr(pinion_error(), link));
+	ck_assert_msg(strstr(pinion_error(), "is a link, which is not followed") != NULL, "%s", pinion_error());
+	ck_assert_int_eq(pinion_error_advice(), PINION_ADVICE_DIR_PLACE);
 	ck_assert_int_eq(unlink(link), 0);
 	ck_assert_int_eq(symlink("/nowhere/at/all", link), 0);
 	ck_assert_int_lt(try_in(link), 0);
@@ -192,6 +245,7 @@ START_TEST(a_file_in_place_of_the_directory_is_refused)
 	ck_assert_int_ge(open(path, O_CREAT | O_RDWR, 0700), 0);
 	ck_assert_int_eq(try_in(path), -ENOTDIR);
 	ck_assert_ptr_nonnull(strstr(pinion_error(), path));
+	ck_assert_int_eq(pinion_error_advice(), PINION_ADVICE_DIR_PLACE);
 	snprintf(path, sizeof(path), "%.4000s/a/b", fresh_dir());
 	ck_assert_int_eq(try_in(path), -ENOENT);
 }
@@ -199,14 +253,18 @@ END_TEST
 
 START_TEST(a_directory_of_someone_else_is_refused)
 {
-	const char *dir;
+	const char *dir = geteuid() ? "/" : fresh_dir();
+	char whose[32];
+	struct stat st;
 
-	if (geteuid())
-		SKIP("only root can give a directory away");
-	dir = fresh_dir();
-	ck_assert_int_eq(chown(dir, 65534, 65534), 0);
+	if (!geteuid())
+		ck_assert_int_eq(chown(dir, 65534, 65534), 0);
+	ck_assert_int_eq(stat(dir, &st), 0);
+	if (st.st_uid == geteuid())
+		SKIP("the root of the file system is this user's");
 	ck_assert_int_eq(try_in(dir), -EPERM);
-	ck_assert_ptr_nonnull(strstr(pinion_error(), "65534"));
+	snprintf(whose, sizeof(whose), "belongs to uid %u", st.st_uid);
+	ck_assert_ptr_nonnull(strstr(pinion_error(), whose));
 }
 END_TEST
 
@@ -270,8 +328,8 @@ static int defaults_in_private(void)
 {
 	char want[64];
 
-	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-	    mount("tmpfs", "/run", "tmpfs", 0, "mode=755") || mount("tmpfs", "/tmp", "tmpfs", 0, "mode=1777"))
+	if (!namespace_of_mounts() || mount("tmpfs", "/run", "tmpfs", 0, "mode=755") ||
+	    mount("tmpfs", "/tmp", "tmpfs", 0, "mode=1777"))
 		return 77;
 	unsetenv("PINION_DIR");
 	setenv("XDG_RUNTIME_DIR", "/nowhere/at/all", 1);
@@ -291,8 +349,6 @@ START_TEST(the_default_directories_are_tried_in_order)
 	pid_t pid;
 	int ret;
 
-	if (geteuid())
-		SKIP("needs a mount namespace of its own");
 	pid = fork();
 	if (!pid)
 		_exit(defaults_in_private());
@@ -331,7 +387,7 @@ static int full_in_private(const char *dir, const char *what, int from, int to)
 {
 	int went = 0, refused = 0;
 
-	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+	if (!namespace_of_mounts())
 		return 77;
 	setenv("PINION_DIR", dir, 1);
 	for (int i = from; i < to; i++) {
@@ -368,8 +424,6 @@ static bool full_check(const char *what, int from, int to)
 
 START_TEST(a_full_file_system_is_an_error_and_no_signal)
 {
-	if (geteuid())
-		SKIP("only root can mount a small file system");
 	if (!full_check("mode=700,size=%dk,nr_inodes=100", 4, 400))
 		SKIP("mounting is refused here");
 }
@@ -377,8 +431,6 @@ END_TEST
 
 START_TEST(a_file_system_without_inodes_is_an_error)
 {
-	if (geteuid())
-		SKIP("only root can mount a small file system");
 	if (!full_check("mode=700,size=1m,nr_inodes=%d", 1, 6))
 		SKIP("mounting is refused here");
 }
@@ -392,8 +444,7 @@ static int fill_in_private(const char *dir)
 	struct pinion_device *dev;
 	int n, ret = 0;
 
-	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-	    mount("tmpfs", dir, "tmpfs", 0, "mode=700,size=300k"))
+	if (!namespace_of_mounts() || mount("tmpfs", dir, "tmpfs", 0, "mode=700,size=300k"))
 		return 77;
 	setenv("PINION_DIR", dir, 1);
 	for (n = 0; n < 512; n++) {
@@ -428,8 +479,6 @@ START_TEST(a_file_system_that_fills_up_is_an_error_and_no_signal)
 	pid_t pid;
 	int ret;
 
-	if (geteuid())
-		SKIP("only root can mount a small file system");
 	pid = fork();
 	if (!pid)
 		_exit(fill_in_private(dir));
@@ -484,6 +533,47 @@ START_TEST(signals_do_not_make_an_open_fail)
 	unlink(path);
 	rmdir(base);
 	ck_assert_msg(ret == 0, "%d: %s", ret, pinion_error());
+}
+END_TEST
+
+/* What a process of a pid namespace of its own is told when it asks for the lock. */
+static int locked_out(const char *path)
+{
+	struct rundir dir;
+	int lock;
+	pid_t pid = namespace_leave(CLONE_NEWPID) ? fork() : -1;
+
+	if (pid < 0)
+		return 77;
+	if (!pid) {
+		if (rundir_open(path, &dir) || rundir_lock(&dir, &lock) != -ETIMEDOUT)
+			_exit(1);
+		_exit(pinion_error_advice() == PINION_ADVICE_DIR_LOCKED && strstr(pinion_error(), "another pid namespace") ? 0 :
+															     2);
+	}
+	return reap(pid);
+}
+
+/* Its pid is 0 there, and it is somebody all the same. */
+START_TEST(a_stopped_process_of_another_pid_namespace_is_not_waited_for_for_ever)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	const char *path = fresh_dir();
+	char file[PATH_MAX + 8];
+	int fd, ret;
+	pid_t pid;
+
+	snprintf(file, sizeof(file), "%s/.lock", path);
+	fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	ck_assert_int_eq(fcntl(fd, F_SETLK, &lock), 0);
+	pid = fork();
+	if (!pid)
+		_exit(locked_out(path));
+	ret = reap(pid);
+	close(fd);
+	if (ret == 77)
+		SKIP("no pid namespace can be made here");
+	ck_assert_int_eq(ret, 0);
 }
 END_TEST
 
@@ -680,7 +770,7 @@ static void make_everything(struct everything *e)
 	/* The stream's thread is to be at rest: a sanitizer's allocator does not survive a fork in the middle of it. */
 	ck_ok(pinion_stream_call(e->stream, no_call, NULL, NULL));
 	ck_ok(pinion_stream_flush(e->stream, PINION_FOREVER));
-	usleep(20000);
+	test_threads_rest();
 }
 
 #define DEAD(expr)                                                                                                     \
@@ -903,6 +993,8 @@ static Suite *suite(void)
 	suite_add_tcase(s, sizes);
 	tcase_set_timeout(dirs, 30);
 	tcase_add_test(dirs, a_directory_open_to_others_is_refused);
+	tcase_add_test(dirs, what_clears_old_files_away_passes_the_directory_by);
+	tcase_add_test(dirs, nobody_is_told_to_close_a_directory_that_others_use);
 	tcase_add_test(dirs, a_directory_behind_a_link_is_refused);
 	tcase_add_test(dirs, a_file_in_place_of_the_directory_is_refused);
 	tcase_add_test(dirs, a_directory_of_someone_else_is_refused);
@@ -912,6 +1004,7 @@ static Suite *suite(void)
 	tcase_add_test(dirs, a_full_file_system_is_an_error_and_no_signal);
 	tcase_add_test(dirs, a_file_system_without_inodes_is_an_error);
 	tcase_add_test(dirs, a_file_system_that_fills_up_is_an_error_and_no_signal);
+	tcase_add_test(dirs, a_stopped_process_of_another_pid_namespace_is_not_waited_for_for_ever);
 	tcase_add_test(dirs, signals_do_not_make_an_open_fail);
 	suite_add_tcase(s, dirs);
 	tcase_set_timeout(file, 30);

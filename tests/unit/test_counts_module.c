@@ -349,8 +349,10 @@ START_TEST(a_flush_that_is_late_names_who_it_waited_for)
 }
 END_TEST
 
+/* When the flush waits, and signals have come. */
 static void *kill_later(void *arg)
 {
+	test_threads_rest();
 	usleep(300000);
 	kill(*(pid_t *)arg, SIGKILL);
 	return NULL;

@@ -587,7 +587,7 @@ START_TEST(who_waits_for_a_stopped_process_is_told_which)
 
 	ck_ok(pinion_open(NULL, &other));
 	pid = stopped_claimer();
-	snprintf(cure, sizeof(cure), "(kill -CONT %d)", pid);
+	snprintf(cure, sizeof(cure), "kill -CONT %d", pid);
 	ck_assert_int_eq(pinion_open(NULL, &none), -ETIMEDOUT);
 	ck_assert_ptr_nonnull(strstr(pinion_error(), cure));
 	ck_assert_ptr_nonnull(strstr(pinion_error(), "(test_reservatio)"));

@@ -3,9 +3,9 @@
  * Contract 6, 7.2 and 8.20 to 8.28: what can be wrong with a file or a wish, for each kind of storage, with its documented
  * error and the file as it was; and the rows that test_storage.c and its like do not state.
  */
+#include "namespace.h"
 #include "storage_help.h"
 
-#include <sched.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 
@@ -607,16 +607,19 @@ START_TEST(meminfo_row_by_row)
 	uint64_t available = 77, total = 77;
 	bool known = meminfo_rows[_i].total;
 
-	ck_ok(pinion_device_find(ctx, "cpu", &cpu));
+	pinion_close(ctx);
+	ctx = NULL;
 	write_text(in_tmp("meminfo"), meminfo_rows[_i].text);
 	write_text(in_tmp("groups"), "0::/\n");
 	write_text(in_tmp("mountinfo"), "\n");
-	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+	if (!namespace_of_mounts())
 		SKIP("a mount namespace is refused");
 	if (mount(in_tmp("meminfo"), "/proc/meminfo", NULL, MS_BIND, NULL) ||
 	    mount(in_tmp("groups"), "/proc/self/cgroup", NULL, MS_BIND, NULL) ||
 	    mount(in_tmp("mountinfo"), "/proc/self/mountinfo", NULL, MS_BIND, NULL))
 		SKIP("mounting over /proc is refused");
+	ck_ok(pinion_open(NULL, &ctx));
+	ck_ok(pinion_device_find(ctx, "cpu", &cpu));
 	ck_assert_int_eq(pinion_device_available(cpu, &available), known ? 0 : -ENODATA);
 	ck_assert_int_eq(pinion_device_total(cpu, &total), known ? 0 : -ENODATA);
 	ck_assert_uint_eq(available, known ? meminfo_rows[_i].available : 77);

@@ -562,7 +562,7 @@ START_TEST(locked_memory_is_locked_by_those_who_open_it)
 	ck_assert_ptr_nonnull(strstr(described(st), ", locked"));
 	other = open_it("kv", PINION_DTYPE_U8, 64);
 	/* The holder hears of it on its own time. */
-	for (int i = 0; i < 100 && !info.locked; i++) {
+	for (int i = 0; i < 2000 && !info.locked; i++) {
 		info.size = sizeof(info);
 		ck_ok(pinion_name_show(ctx, "kv", &info, NULL, 0, NULL));
 		usleep(info.locked ? 0 : 10000);
