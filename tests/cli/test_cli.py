@@ -5,9 +5,11 @@
 Tests the command by its output, its exit codes and what it leaves behind. Each test has a runtime directory of its own.
 Processes that attach and count use the library at $LIBPINION, or the one in the build of the command.
 """
+import contextlib
 import ctypes
 import errno
 import glob
+import hashlib
 import json
 import os
 import pty
@@ -31,6 +33,7 @@ TREE = os.path.dirname(os.path.dirname(HERE))
 SHARED = os.environ.get("PINION_SHARED", os.path.join(TREE, "..", "shared"))
 WAIT_S = 60
 GIB = 1 << 30
+IO_URING_SETUP = 425  # the same on every architecture but alpha
 
 TESTS = []
 
@@ -79,6 +82,21 @@ def sparse_gguf(path, data_bytes):
     return path
 
 
+def small_shards(folder, total_size):
+    """Two safetensors files of one tensor each, the second in another folder, and their list."""
+    for name, tensor in (("m-00001-of-00002.safetensors", "a"), ("there/m-00002-of-00002.safetensors", "b")):
+        os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+        header = json.dumps({tensor: {"dtype": "U8", "shape": [5000], "data_offsets": [0, 5000]}}).encode()
+        with open(os.path.join(folder, name), "wb") as f:
+            f.write(struct.pack("<Q", len(header)) + header + tensor.encode() * 5000)
+    os.symlink("there/m-00002-of-00002.safetensors", os.path.join(folder, "m-00002-of-00002.safetensors"))
+    path = os.path.join(folder, "m.safetensors.index.json")
+    with open(path, "w", encoding="ascii") as f:
+        json.dump({"metadata": {"total_size": total_size},
+                   "weight_map": {"a": "m-00001-of-00002.safetensors", "b": "m-00002-of-00002.safetensors"}}, f)
+    return path
+
+
 def available_bytes():
     with open("/proc/meminfo", encoding="ascii") as f:
         return int(re.search(r"MemAvailable:\s+(\d+) kB", f.read()).group(1)) * 1024
@@ -89,7 +107,7 @@ def available_bytes():
 class Tensor(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("type", ctypes.c_uint32), ("rank", ctypes.c_uint32),
                 ("shape", ctypes.c_uint64 * 8), ("bytes", ctypes.c_uint64), ("file_offset", ctypes.c_uint64),
-                ("offset", ctypes.c_uint64), ("data", ctypes.c_void_p)]
+                ("offset", ctypes.c_uint64), ("data", ctypes.c_void_p), ("shard", ctypes.c_uint32)]
 
 
 class AttachOpts(ctypes.Structure):
@@ -137,7 +155,10 @@ def child_attach(name, path):
         say(f"{errno.errorcode[-ret]} {lib.pinion_error().decode()}")
         return
     say("attached")
-    for _ in sys.stdin:
+    for line in sys.stdin:
+        if line.strip() == "raise":
+            sys.excepthook = lambda *_: None
+            raise RuntimeError("asked to")
         say(compare_tensors(lib, model, path))
 
 
@@ -219,11 +240,11 @@ class Case:
         return p
 
     def run(self, *args, code=0, **kw):
-        """Runs pinion, wants that exit code, returns (stdout, stderr)."""
+        """Runs pinion, wants that exit code (None: any), returns (stdout, stderr)."""
         p = self.start(*args, **kw)
         out, err = p.communicate(timeout=WAIT_S)
         out, err = (out or b"").decode(errors="replace"), (err or b"").decode(errors="replace")
-        assert p.returncode == code, f"pinion {' '.join(map(str, args))}: exit {p.returncode}, not {code}: {out}{err}"
+        assert code in (None, p.returncode), f"pinion {' '.join(map(str, args))}: exit {p.returncode}, not {code}: {out}{err}"
         assert "\033" not in out + err, f"an escape where no terminal is: {out!r} {err!r}"
         return out, err
 
@@ -233,8 +254,8 @@ class Case:
         self.started.append(p)
         return p
 
-    def ls(self):
-        return json.loads(self.run("ls", "--json")[0])
+    def ls(self, **kw):
+        return json.loads(self.run("ls", "--json", **kw)[0])
 
     def load(self, path, name, *args):
         return self.run("load", path, "--name", name, *args)[0]
@@ -258,7 +279,9 @@ class Case:
             p.wait()
         if os.path.isdir(self.dir):
             os.chmod(self.dir, 0o700)
-            for entry in self.ls():
+            # A holder that was left behind is another user's where the folder is.
+            uid = os.stat(self.dir).st_uid
+            for entry in self.ls(**{} if uid == os.geteuid() else {"user": uid, "group": uid, "extra_groups": []}):
                 kill_process(entry["pid"])
         shutil.rmtree(self.tmp)
 
@@ -333,50 +356,22 @@ def usage_errors_exit_2(c):
     assert not os.path.exists(c.dir), "a usage error made a runtime directory"
 
 
+def has_ring():
+    fd = ctypes.CDLL(None).syscall(IO_URING_SETUP, 1, ctypes.create_string_buffer(120))
+    if fd >= 0:
+        os.close(fd)
+    return fd >= 0
+
+
 @test
 def info_says_what_it_stands_on(c):
+    engine = "io_uring" if has_ring() else r"threads \(.*io_uring.*\)"
+    if os.environ.get("PINION_ENGINE") == "threads":
+        engine = r"threads \(PINION_ENGINE says so\)"
     lines = dict(line.split(": ", 1) for line in c.run("info")[0].splitlines())
-    assert lines["ground"] == ("kmod" if lines["module"].startswith("loaded,") else "memfd") and lines["engine"] == "io_uring", lines
+    assert lines["ground"] == ("kmod" if lines["module"].startswith("loaded,") else "memfd") and re.fullmatch(engine, lines["engine"]), lines
     assert lines["runtime directory"] == c.dir, lines
     assert {"version", "module", "small pages", "huge pages", "memlock limit"} <= set(lines), lines
-
-
-def module_state():
-    """What doctor's line about the module must begin with here."""
-    if os.path.exists("/dev/pinion"):
-        return "loaded"
-    return "loaded, but" if os.path.exists("/sys/module/pinion") else "built for|not built|not there"
-
-
-@test
-def doctor_has_a_line_for_each_thing_and_what_to_type(c):
-    out = c.run("doctor")[0]
-    lines = {line[6:23].strip(): (line[:4].strip(), line[25:]) for line in out.splitlines()}
-    assert {"ground", "runtime directory", "module", "module signature", "memory", "memlock", "io_uring", "huge pages",
-            "/dev/shm"} <= set(lines), out
-    assert all(finding in ("ok", "warn") for finding, _ in lines.values()), out
-    assert re.match(module_state(), lines["module"][1]), lines["module"]
-    assert lines["runtime directory"][1] == c.dir, lines
-    found = json.loads(c.run("doctor", "--json")[0])
-    assert [(o["finding"], o["what"]) for o in found] == [(finding, what) for what, (finding, _) in lines.items()], found
-
-
-@test
-def doctor_says_what_does_not_fit_and_what_does_not_work(c):
-    out = c.run("doctor", "--for", "4096TiB", code=4)[0]
-    assert re.search(r"^FAIL  memory +4096|^FAIL  memory +4 PiB", out, re.M), out
-    assert c.run("doctor", "--for", "1MiB")[0]
-    for wrong in ("nonsense", "0"):
-        c.run("doctor", "--for", wrong, code=2)
-    os.makedirs(c.dir, mode=0o755, exist_ok=True)
-    os.chmod(c.dir, 0o755)
-    out = c.run("doctor", code=1)[0]
-    os.chmod(c.dir, 0o700)
-    assert re.search(r"^FAIL  ground  .*chmod", out, re.M), out
-    c.env["PINION_GROUND"] = "moon"
-    err = c.run("info", code=1)[1]
-    del c.env["PINION_GROUND"]
-    assert "moon" in err, err
 
 
 @test
@@ -416,6 +411,36 @@ def check_shows_types_and_tensors(c):
     assert "tensors: 2\n" in out and "tensor bytes: 4256 (4.2 KiB)\n" in out and "bytes a load must move: 0\n" in out, out
     assert re.search(r"^f32 +2 +4256$", out, re.M), out
     assert re.search(r"^first +f32 +1000 +\d+ +4000$", out, re.M) and re.search(r"^second +f32 +64 +\d+ +256$", out, re.M), out
+
+
+@test
+def check_shows_the_files_of_a_model(c):
+    out = c.run("check", small_shards(c.path("set"), 10000))[0]
+    assert "\nfiles: 2\n" in out and "total_size" not in out, out
+    assert re.search(r"^m-00001-of-00002.safetensors +1 +\d+ *$", out, re.M), out
+    assert re.search(r"^m-00002-of-00002.safetensors +1 +\d+  \(in another folder, by a symbolic link\)$", out, re.M), out
+    out = c.run("check", small_shards(c.path("other"), 999))[0]
+    assert "tensor bytes by metadata.total_size: 999" in out and "which is wrong" in out, out
+    os.unlink(c.path("other/m-00002-of-00002.safetensors"))
+    err = c.run("check", c.path("other/m.safetensors.index.json"), code=1)[1]
+    assert "m-00002-of-00002.safetensors of the same folder cannot be opened" in err, err
+
+
+@test
+def a_model_in_several_files_is_held_under_one_name(c):
+    path = small_shards(c.path("set"), 10000)
+    # As the cache of a model hub has it: the list is a link to a name beside which there is nothing.
+    os.rename(path, c.path("blob"))
+    os.symlink("../blob", path)
+    out = c.load(os.path.relpath(path), "m")
+    assert "2 tensors" in out, out
+    (row,) = c.ls()
+    assert row["tensors"] == 2 and row["format"] == "safetensors" and row["path"] == os.path.realpath(path), row
+    child = c.child("attach", "m", path)
+    assert hear(child) == "attached"
+    child.stdin.close()
+    child.wait(WAIT_S)
+    c.run("rm", "m")
 
 
 @test
@@ -527,15 +552,112 @@ def files_are_shown_by_their_whole_path(c):
     assert c.ls()[0]["path"] == os.path.realpath(c.path("folder/m.gguf"))
 
 
+HELD = "pinion rm m, or choose another name [name-held]\n"
+
+
 @test
 def a_taken_name_exits_5(c):
     path = small_gguf(c.path("m.gguf"))
     c.load(path, "m")
     pid = c.ls()[0]["pid"]
-    for args in ([], ["--foreground"]):
-        out, err = c.run("load", path, "--name", "m", *args, code=5)
-        assert out == "" and err == f"pinion load: m is already held by pid {pid}\n", (out, err)
+    out, err = c.run("load", path, "--name", "m", "--foreground", code=5)
+    assert out == "" and err == f"pinion load: 'm' is held by process {pid}; {HELD}", (out, err)
+    out, err = c.run("load", small_gguf(c.path("other.gguf")), "--name", "m", code=5)
+    assert out == "" and err.startswith(f"pinion load: m is already held by pid {pid}, and ") and "other.gguf is another file" in err, (out, err)
+    assert err.endswith(HELD), err
+    with open(path, "ab") as f:
+        f.write(b"x")
+    err = c.run("load", path, "--name", "m", code=5)[1]
+    size = os.path.getsize(path)
+    assert f"m.gguf had {size - 1} bytes when it was loaded and has {size} now" in err, err
     assert c.ls()[0]["pid"] == pid
+
+
+@test
+def a_name_that_a_storage_has_exits_5_and_says_so(c):
+    c.run("alloc", "m", "--size", "4KiB", "--keep")
+    pid = c.ls()[0]["pid"]
+    for args in ([], ["--json"], ["--hash"]):
+        out, err = c.run("load", small_gguf(c.path("m.gguf")), "--name", "m", *args, code=5)
+        assert out == "" and err.startswith(f"pinion load: m is already held by pid {pid}; 'm' is a storage, not a model"), (out, err)
+        assert err.endswith(HELD), err
+
+
+@test
+def a_load_under_the_name_of_a_stopped_holder_ends(c):
+    path = small_gguf(c.path("m.gguf"))
+    c.load(path, "m")
+    pid = c.ls()[0]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    out, err = c.run("load", path, "--name", "m", code=5)
+    assert out == "" and err.startswith(f"pinion load: m is already held by pid {pid}; "), (out, err)
+    assert err.endswith(f"; kill -CONT {pid}, or kill -KILL {pid} [name-silent]\n"), err
+    os.kill(pid, signal.SIGCONT)
+    assert f"m: already held by pid {pid}, " in c.run("load", path, "--name", "m")[0]
+
+
+@test
+def a_stream_goes_through_and_holds_nothing(c):
+    path = small_gguf(c.path("m.gguf"))
+    with open(path, "rb") as f:
+        whole = f.read()
+    digest = hashlib.sha256(whole).hexdigest()
+    out = c.run("load", "--stream", path, "--hash", "--buffers", "2", "--buffer-size", "4KiB")[0]
+    assert "m.gguf: 4.2 KiB, 2 tensors, read " in out and "through 2 buffers of 4 KiB" in out, out
+    assert out.endswith(f"\n{digest}  m.gguf\n"), out
+    c.run("load", "--stream", path, "--sha256", digest.upper())
+    err = c.run("load", "--stream", path, "--sha256", "0" * 64, code=1)[1]
+    assert f"its SHA-256 is {digest}, not 0000" in err, err
+    with open(c.path("out"), "wb") as out:
+        err = c.run("load", "--stream", path, "--pipe", stdout=out)[1]
+    with open(c.path("out"), "rb") as f:
+        assert f.read() == whole[-1064 * 4:]
+    assert "m.gguf: 4.2 KiB, 2 tensors" in err, err
+    out = c.run("load", "--stream", small_shards(c.path("set"), 10000), "--hash")[0]
+    assert len(re.findall(r"^[0-9a-f]{64}  m-0000[12]-of-00002.safetensors$", out, re.M)) == 2, out
+    out, err = c.run("load", "--stream", small_shards(c.path("two"), 10000), "--sha256", digest, "--pipe", code=1)
+    assert out == "" and "it is 2 files, and --sha256 is of one" in err, "it was streamed first"
+    for args in (["--name", "m"], ["--foreground"], ["--hold", "none"], ["--sha256", "xy"], ["--buffers", "0"], ["--buffer-size", "x"]):
+        c.run("load", "--stream", path, *args, code=2)
+    for args in (["--pipe"], ["--sha256", digest], ["--buffers", "2"]):
+        c.run("load", path, "--name", "m", *args, code=2)
+    assert c.run("load", "--stream", path, "--buffer-size", "5000", code=1)[1].startswith("pinion load: ")
+    assert c.ls() == []
+
+
+@test
+def a_stream_that_nobody_reads_or_that_is_interrupted_ends(c):
+    path = sparse_gguf(c.path("large.gguf"), 1 << 30)
+    p = c.start("load", "--stream", path, "--pipe")
+    p.stdout.read(1 << 20)
+    assert p.poll() is None, "it did not wait for its reader"
+    p.stdout.close()
+    assert p.wait(timeout=WAIT_S) in (0, -signal.SIGPIPE)
+    p = c.start("load", "--stream", path, "--pipe")
+    p.stdout.read(1 << 20)
+    p.send_signal(signal.SIGINT)
+    assert p.wait(timeout=WAIT_S) == -signal.SIGINT
+    assert c.ls() == []
+
+
+@test
+def the_same_file_under_the_same_name_is_not_loaded_twice(c):
+    path = small_gguf(c.path("m.gguf"))
+    with open(path, "rb") as f:
+        digest = hashlib.sha256(f.read()).hexdigest()
+    assert f", SHA-256 {digest}, " in c.load(path, "m", "--hash")
+    pid = c.ls()[0]["pid"]
+    for args in ([], ["--hash"]):
+        out, err = c.run("load", path, "--name", "m", *args)
+        assert out.startswith(f"m: already held by pid {pid}, loaded from the same file; ") and err == "", (out, err)
+    assert len(c.ls()) == 1 and c.ls()[0]["attached"] == 0
+    stat_before = os.stat(path)
+    with open(path, "r+b") as f:
+        f.seek(-1, 2)
+        f.write(b"\1")
+    os.utime(path, ns=(stat_before.st_atime_ns, stat_before.st_mtime_ns))
+    assert "its SHA-256 is the same" not in c.run("load", path, "--name", "m")[0]
+    assert f"the SHA-256 of m.gguf was {digest} when it was loaded and is " in c.run("load", path, "--name", "m", "--hash", code=5)[1]
 
 
 @test
@@ -554,8 +676,9 @@ def of_many_loads_of_one_name_one_wins(c):
     path = small_gguf(c.path("m.gguf"))
     loads = [c.start("load", path, "--name", "m") for _ in range(8)]
     codes = sorted(p.wait(timeout=WAIT_S) for p in loads)
-    assert codes == [0] + [5] * 7, codes
+    assert codes == [0] * 8, codes
     assert len(c.ls()) == 1
+    assert sum("nothing was read" in p.stdout.read().decode() for p in loads) == 7
 
 
 @test
@@ -589,6 +712,30 @@ def rm_while_attached_exits_5_and_names_the_process(c):
     assert c.ls()[0]["attached"] == 1
     assert re.search(rf"^ *{child.pid} +{os.getuid()} +python\S* +(yes|no) +\d+ s$", c.run("show", "m")[0], re.M)
     child.kill()
+    c.until("nobody is attached", lambda: c.ls()[0]["attached"] == 0)
+    c.run("rm", "m")
+
+
+@test
+def how_a_reader_ends_is_nothing_to_the_others(c):
+    path = small_gguf(c.path("m.gguf"))
+    c.load(path, "m")
+    readers = [c.child("attach", "m", path) for _ in range(4)]
+    for child in readers:
+        assert hear(child) == "attached"
+    stays, leaves, raises, killed = readers
+    leaves.stdin.close()
+    raises.stdin.write(b"raise\n")
+    killed.kill()
+    assert [p.wait(WAIT_S) for p in (leaves, raises, killed)] == [0, 1, -signal.SIGKILL]
+    c.until("the others are detached", lambda: c.ls()[0]["attached"] == 1)
+    later = c.child("attach", "m", path)
+    assert hear(later) == "attached"
+    for child in (stays, later):
+        assert ask_to_compare(child).endswith("tensors equal")
+    assert c.ls()[0]["state"] == "ready"
+    for child in (stays, later):
+        child.kill()
     c.until("nobody is attached", lambda: c.ls()[0]["attached"] == 0)
     c.run("rm", "m")
 
@@ -674,7 +821,7 @@ def a_stopped_holder_is_said_not_to_answer(c):
 @test
 def of_many_stopped_holders_the_first_is_waited_for(c):
     path = small_gguf(c.path("m.gguf"))
-    for i in range(5):
+    for i in range(20):
         c.load(path, f"m{i}")
     pids = [row["pid"] for row in c.ls()]
     for pid in pids:
@@ -686,8 +833,9 @@ def of_many_stopped_holders_the_first_is_waited_for(c):
     took = time.monotonic() - since
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
-    assert [row["state"] for row in rows] == ["not answering"] * 5, rows
-    assert took < 4, took
+    assert [row["state"] for row in rows] == ["not answering"] * 20, rows
+    # A second each would be 20.
+    assert took < 10, took
 
 
 @test
@@ -700,21 +848,31 @@ def where_ulimit_f_is_small_it_is_said(c):
 
 # ---- a load that does not come to its end ---------------------------------------------------------------------------------
 
+def child_of(pid):
+    """The pid of one, or None."""
+    for other in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{other}/stat", "rb") as f:
+            if int(f.read().rsplit(b")", 1)[1].split()[1]) == pid:
+                return int(other)
+    return None
+
+
 def half_way(c, end):
-    """Has someone wait for a load, ends the load by @end while it is under way, returns its pids and what the waiter heard."""
+    """Has someone wait for a load, ends it by end(command, pid of its holder) while it is under way; these and what the waiter heard."""
     path = sparse_gguf(c.path("big.gguf"), min(GIB, available_bytes() // 4) & ~4095)
-    for _ in range(5):
+    for _ in range(20):
         waiter = c.child("attach", "big", path)
-        loader = c.start("load", path, "--name", "big", "--io", "buffered")
+        # A hash takes time.
+        loader = c.start("load", path, "--name", "big", "--io", "buffered", "--hash")
         assert hear(waiter) == "loading"
-        row = (c.ls() or [{"state": ""}])[0]
+        holder = child_of(loader.pid)
         begun = time.monotonic()
-        if row["state"] == "loading":
-            end(loader)
-            heard = hear(waiter)
-            if heard != "attached":
-                return loader, row["pid"], heard, time.monotonic() - begun
-        # This machine loads faster than it lists.
+        if holder:
+            end(loader, holder)
+        heard = hear(waiter)
+        if holder and heard != "attached":
+            return loader, holder, heard, time.monotonic() - begun
+        # This machine loads faster than @end comes.
         for entry in c.ls():
             kill_process(entry["pid"])
             c.until("the holder is gone", lambda pid=entry["pid"]: not alive(pid))
@@ -732,9 +890,9 @@ def check_gone(c, holder):
 
 @test
 def a_killed_loader_takes_its_holder_with_it(c):
-    loader, holder, heard, seconds = half_way(c, lambda p: p.kill())
+    loader, holder, heard, seconds = half_way(c, lambda p, _: p.kill())
     assert heard.split()[0] in ("EPIPE", "ENOENT"), heard
-    assert seconds < 1, f"the waiter heard of it after {seconds:.2f} s"
+    assert seconds < WAIT_S / 2, f"the waiter heard of it after {seconds:.2f} s"
     assert loader.wait(timeout=WAIT_S) == -signal.SIGKILL
     check_gone(c, holder)
 
@@ -742,7 +900,7 @@ def a_killed_loader_takes_its_holder_with_it(c):
 @test
 def an_interrupted_load_is_over_when_the_command_is(c):
     for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loader, holder, heard, _ = half_way(c, lambda p, s=sig: p.send_signal(s))
+        loader, holder, heard, _ = half_way(c, lambda p, _, s=sig: p.send_signal(s))
         assert heard.split()[0] in ("EPIPE", "ENOENT"), heard
         assert loader.wait(timeout=WAIT_S) == -sig, loader.returncode
         assert not alive(holder) and loader.stdout.read() == b""
@@ -752,10 +910,7 @@ def an_interrupted_load_is_over_when_the_command_is(c):
 
 @test
 def a_killed_holder_ends_the_load_with_a_sentence(c):
-    def end(loader):
-        os.kill(c.ls()[0]["pid"], signal.SIGKILL)
-
-    loader, holder, heard, _ = half_way(c, end)
+    loader, holder, heard, _ = half_way(c, lambda _, pid: os.kill(pid, signal.SIGKILL))
     assert heard.split()[0] in ("EPIPE", "ENOENT"), heard
     out, err = loader.communicate(timeout=WAIT_S)
     assert loader.returncode == 1 and out == b"" and b"killed by signal 9" in err, (loader.returncode, err)
@@ -764,14 +919,16 @@ def a_killed_holder_ends_the_load_with_a_sentence(c):
 
 @test
 def a_name_that_is_loading_is_shown_so(c):
-    seen = []
+    seen = ()
 
-    def end(loader):
-        seen.append((c.ls(), c.run("ls")[0], c.run("show", "big")[0]))
+    def end(loader, _):
+        nonlocal seen
+        seen = c.ls(), c.run("ls")[0], c.run("show", "big")[0]
         loader.kill()
 
-    half_way(c, end)
-    (row,), listed, shown = seen[0]
+    holder = half_way(c, end)[1]
+    (row,), listed, shown = seen
+    assert row["pid"] == holder, row
     assert row["state"] == "loading" and row["tensors"] == 0 and row["done"] <= row["total"], row
     assert re.search(r"^big +loading \d+ % ", listed, re.M), listed
     assert "state: loading\n" in shown and "attached:" not in shown, shown
@@ -996,19 +1153,26 @@ def looking_at_devices_makes_none_give_way(c):
     assert {*(f"d{i}" for i in range(62)), "hostio", "cpu"} == set(keys), keys
 
 
+def mounted(c, script, *args, code=0, env=None, preexec_fn=None):
+    """Runs the command in a mount namespace of its own, after @script. (stdout, stderr). @code None: it may exit with any.
+    Who is not root is it there, in a user namespace."""
+    p = subprocess.run(["unshare", *(["-r"] if os.geteuid() else []), "-m", "--propagation", "private", "sh", "-c", f'{{ {script}\n}} || exit 77\nexec "$@"', "sh", PINION, *args],
+                       env=env or c.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=WAIT_S, preexec_fn=preexec_fn, check=False)
+    out, err = p.stdout.decode(), p.stderr.decode()
+    if p.returncode == 77 or err.startswith("unshare:"):
+        raise Skip(f"mounting is refused: {err}")
+    assert code is None or p.returncode == code, f"exit {p.returncode}, not {code}: {out}{err}"
+    return out, err
+
+
 def with_files_over(c, cover, *args):
     """What pinion prints where each file of @cover, a dictionary, has the text that is said there."""
     mounts = []
     for i, (path, text) in enumerate(cover.items()):
         with open(c.path(f"over{i}"), "w", encoding="ascii") as f:
             f.write(text)
-        mounts.append(f"mount --bind {c.path(f'over{i}')} {path} || exit 77")
-    p = subprocess.run(["unshare", "-m", "sh", "-c", "\n".join(mounts) + '\nexec "$@"', "sh", PINION, *args], env=c.env,
-                       capture_output=True, timeout=WAIT_S)
-    if p.returncode == 77 or b"unshare failed" in p.stderr:
-        raise Skip("needs a mount namespace of its own")
-    assert p.returncode == 0, p.stderr
-    return p.stdout.decode()
+        mounts.append(f"mount --bind {c.path(f'over{i}')} {path}")
+    return mounted(c, " && ".join(mounts), *args)[0]
 
 
 @test
@@ -1050,7 +1214,7 @@ def advice_is_what_to_type(c):
     for args in (["pick", "--on", "nope", "--need", "1"], ["run", "--on", "nope", "--need", "1", "--", "true"],
                  ["devices", "--remove", "nope"]):
         err = c.run(*args, code=3)[1]
-        assert "no device has the key 'nope'; add it with pinion devices --add KEY\n" in err and "()" not in err, err
+        assert "no device has the key 'nope'; pinion devices --add nope [device-unknown]\n" in err and "()" not in err, err
 
 
 @test
@@ -1061,7 +1225,8 @@ def numbers_have_no_sign_and_no_blanks(c):
                      ["devices", "--add", "d1", "--capacity", bad], ["devices", "--add", "d1", "--budget", bad],
                      ["doctor", "--for", bad], ["top", "--once", "--interval", bad]):
             out, err = c.run(*args, code=2)
-            assert out == "" and f"'{bad}'" in err, (args, out, err)
+            shown = bad.replace("\t", "?")
+            assert out == "" and f"'{shown}'" in err, (args, out, err)
     for bad in ("1.5", "4294967296", "99999999999999999999"):
         c.run("pick", "--on", "d0", "--units", bad, code=2)
         c.run("devices", "--add", "d1", "--capacity", bad, code=2)
@@ -1165,9 +1330,17 @@ def top_prints_a_block_per_interval_without_a_terminal(c):
     assert top.wait(timeout=WAIT_S) == 0
 
 
-def on_terminal(c, args, typed=None):
+def terminal():
+    """Both ends of a new one."""
+    try:
+        return pty.openpty()
+    except OSError as e:
+        raise Skip(f"no terminal can be made: {e}") from e
+
+
+def on_terminal(c, args):
     """Runs pinion on a terminal of its own: (exit code, what it showed, whether the terminal is as it was)."""
-    main, sub = pty.openpty()
+    main, sub = terminal()
     before = termios.tcgetattr(sub)
     p = subprocess.Popen([PINION, *args], stdin=sub, stdout=sub, stderr=sub, env=c.env, start_new_session=True)
     c.started.append(p)
@@ -1178,19 +1351,10 @@ def on_terminal(c, args, typed=None):
             text += os.read(main, 65536)
         elif p.poll() is not None:
             break
-        if typed and text.count(b"\033[H\033[J") >= 2:
-            os.write(main, typed)
-            typed = None
     same = termios.tcgetattr(sub) == before
     os.close(main)
     os.close(sub)
     return p.poll(), text.decode(errors="replace"), same
-
-
-@test
-def top_paints_a_terminal_until_q(c):
-    code, text, same = on_terminal(c, ["top", "--interval", "0.1"], typed=b"xq")
-    assert code == 0 and same and "hostio" in text and "DONE/S" in text, (code, same, text)
 
 
 @test
@@ -1214,11 +1378,12 @@ def run_test(fn):
         case.close()
 
 
-def main():
-    # A shell starts what it sends to the background deaf to it, and the commands here would inherit that.
+def main(tests):
+    # A shell starts what it sends to the background deaf to the one, nohup to the other, and the commands here would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     counts = {"ok": 0, "FAIL": 0, "SKIP": 0}
-    for fn in TESTS:
+    for fn in tests:
         if len(sys.argv) > 2 and fn.__name__ not in sys.argv[2:]:
             continue
         result, why = run_test(fn)
@@ -1228,12 +1393,18 @@ def main():
     return 1 if counts["FAIL"] or not counts["ok"] else 0
 
 
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["--child"]:
-        {"add": child_add, "adopt": child_adopt, "attach": child_attach, "count": child_count}[sys.argv[2]](*sys.argv[3:])
-        sys.exit(0)
+def start(tests):
+    """What a file of tests ends with: runs those that its caller named, or all."""
+    global PINION
     if len(sys.argv) < 2:
         sys.exit(__doc__.splitlines()[0])
     PINION = os.path.abspath(sys.argv[1])
     os.environ.setdefault("LIBPINION", os.path.join(os.path.dirname(PINION), "..", "lib", "libpinion.so.0"))
-    sys.exit(main())
+    sys.exit(main(tests))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        {"add": child_add, "adopt": child_adopt, "attach": child_attach, "count": child_count}[sys.argv[2]](*sys.argv[3:])
+        sys.exit(0)
+    start(TESTS)
