@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Usage: tests/surface.sh BUILD-DIR: what users build against. Each public header compiles alone, as C and as C++; what the headers
-# declare, the map names and the library exports are one list; an installed copy serves a program by pkg-config.
+# declare, the map names and the library exports are one list; an installed copy serves a program by pkg-config. And the folders of lib/
+# include what is below them alone.
 set -u
 build=$1
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -37,6 +38,14 @@ grep -oE 'pinion_[a-z0-9_]+;' "$here/lib/libpinion.map" | tr -d ';' | sort -u >"
 nm -D --defined-only "$build/lib/libpinion.so.0" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort -u >"$tmp/exported"
 check headers_and_map_are_one_list diff "$tmp/declared" "$tmp/map"
 check map_and_library_are_one_list diff "$tmp/map" "$tmp/exported"
+
+# Documentation/overview.md: each folder of lib/ uses those below it, which are named before it here.
+awk 'BEGIN { split("machine provider quant memory work dispatch model", order); for (i in order) rank[order[i]] = i }
+	/^#include "\.\.\/[a-z]+\// {
+		n = split(FILENAME, part, "/"); from = part[n - 1]; split($2, part, "/"); to = part[2]
+		if (!(from in rank) || !(to in rank) || rank[to] > rank[from]) print FILENAME ": " $0
+	}' "$here"/lib/*/*.[ch] >"$tmp/upward"
+if [ -s "$tmp/upward" ]; then bad arrows_point_down; cat "$tmp/upward"; else ok arrows_point_down; fi
 
 for header in "$here"/uapi/linux/*.h; do
 	echo "#include <linux/$(basename "$header")>" >"$tmp/one.c"
