@@ -4,8 +4,10 @@
 B ?= build
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
+USERS ?= $(if $(filter 0,$(shell id -u)),root nobody,$(shell id -un))
+ENGINES ?= uring threads
 
-.PHONY: all demo check check-long vm-images check-vm bench fuzz coverage install docs style clean need modules modules_install modules_device modules_clean modules_uninstall dkms
+.PHONY: all demo check check-users check-long vm-images check-vm bench fuzz coverage install docs style clean need modules modules_install modules_device modules_clean modules_uninstall dkms
 
 all: need $(B)/build.ninja
 	@ninja -C $(B)
@@ -24,6 +26,16 @@ demo: all
 check: all
 	@sh tests/asan.sh $(B)-asan
 	@python3 tests/run.py $(B) $(B)-asan
+
+# The unit programs and the command under ASan+UBSan, as each user (root alone may be another) on each engine.
+check-users: all
+	@sh tests/asan.sh $(B)-asan
+	@status=0; \
+	for user in $(USERS); do for engine in $(ENGINES); do \
+		echo "$$user, $$engine:"; \
+		python3 tests/run.py $(B) $(B)-asan --asan-only --user "$$user" --engine "$$engine" || status=1; \
+	done; done; \
+	exit $$status
 
 # The parsers, the hand-over and the counter file under libFuzzer, FUZZ_SECONDS each.
 fuzz: need
@@ -49,11 +61,13 @@ coverage: need
 	@python3 tests/coverage.py $(B)-cov
 
 check-long: check
+	@$(MAKE) --no-print-directory check-users
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=600
-	@$(MAKE) --no-print-directory vm-images VM="6.1 6.12 um debug"
+	@$(MAKE) --no-print-directory vm-images VM="6.1 6.12 um debug kcsan"
 	@$(MAKE) --no-print-directory check-vm VM_ARGS="--long"
 	@sh tests/need.sh vm
 	@python3 tests/vm/suite.py $(B) --build $(B)/vm --long
+	@python3 tests/vm/installed.py $(B) --build $(B)/vm
 
 bench: all
 	@$(B)/tests/bench/pinion-bench
