@@ -3,7 +3,7 @@
 """Usage: tests/vm/each.py UNIT-BUILD --build DIR [--jobs N]
 
 Everything that check-vm runs, N at a time (two: a virtual machine keeps little more than one processor busy): run.py for each
-tier and for what needs none, and suite.py for each stock kernel. What each printed comes when it has ended; the last line is
+tier and for what needs none, and suite.py for each kernel that it knows. What each printed comes when it has ended; the last line is
 `N passed, N failed, N skipped`, the sum of theirs."""
 import argparse
 import concurrent.futures
@@ -36,10 +36,12 @@ def run(argv):
 
 def jobs(args):
     """The longest first."""
+    # Folders of their own for the second: both build the module for the same kernel.
     for tier in ("6.1", "6.12"):
         yield [os.path.join(HERE, "run.py"), "--tier", tier, "--build", args.build]
-        # A folder of its own: both build the module for the same kernel.
         yield [os.path.join(HERE, "suite.py"), args.units, "--tier", tier, "--build", f"{args.build}-suite"]
+    yield [os.path.join(HERE, "suite.py"), args.units, "--tier", "6.12", "--nodes", "--tests", "pages", "--build", f"{args.build}-suite-nodes"]
+    yield [os.path.join(HERE, "suite.py"), args.units, "--tier", "um", "--build", f"{args.build}-suite"]
     for tier in (*(t for t in images.TIERS if t not in ("6.1", "6.12")), "host"):
         yield [os.path.join(HERE, "run.py"), "--tier", tier, "--build", args.build]
 

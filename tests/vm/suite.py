@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Usage: tests/vm/suite.py UNIT-BUILD [--tier NAME,...] [--tests NAME[:CASE],...] [--long] [--build DIR] [--memory MIB]
+"""Usage: tests/vm/suite.py UNIT-BUILD [--tier NAME,...] [--tests NAME[:CASE],...] [--long] [--nodes] [--build DIR] [--memory MIB]
 
 Runs the library's unit and conformance tests and the command, as UNIT-BUILD (a meson build folder) has them, on the module in virtual
 machines. The last line is `N passed, N failed, N skipped`, as run.py's.
   --tests      these, NAME as in test_NAME, or command; else those that say most about the ground
   --long       all
+  --nodes      on a machine of two nodes with memory, 1 GiB together
 """
 import argparse
 import importlib.util
@@ -22,12 +23,13 @@ import plan  # noqa: E402
 
 TESTS = os.path.dirname(HERE)
 DATA = ("golden", "hostile")
-SOURCES = ("Documentation/backends.md", "tests/unit/test_backend.c")  # which a test compares
+SOURCES = ("Documentation/backends.md", "Documentation/errors.md", "tests/unit/test_backend.c")  # which tests compare
+TIERS = ("um", *plan.STOCK)  # the checkers of the others are for the kernel
 SECONDS = 1500  # guest time of one program
 # What each run tries: buffers and what is made of them, the names they are handed out under, and counts.
-SHORT = ("buffer", "share", "storage", "storage_named", "context", "attach", "conform", "counts_module", "reservation", "flush", "command")
-# No library in them: what they show is shown on the host.
-LEFT_OUT = ("counters_model",)
+SHORT = ("buffer", "pages", "import", "share", "storage", "storage_named", "context", "attach", "conform", "counts_module", "reservation", "flush", "stream_count", "command")
+# What they show is shown on the host: no library in the first, the other ground under the others.
+LEFT_OUT = ("counters_model", "sweep_calls", "sweep_memory")
 
 
 def sibling():
@@ -48,16 +50,17 @@ def stripped(path, folder):
     return target
 
 
-def data_files():
-    """What the programs read of the tree, where they were told it is."""
-    for name in SOURCES:
-        path = os.path.join(os.path.dirname(TESTS), name)
-        yield path.lstrip("/"), path
-    for part in DATA:
-        for folder, _, names in os.walk(os.path.join(TESTS, part)):
-            for name in names:
-                path = os.path.join(folder, name)
-                yield path.lstrip("/"), path
+def data_files(scratch):
+    """What the programs read of the tree, below /tree; unit.sh puts that where they were told it is, which a guest may mount over."""
+    root = os.path.dirname(TESTS)
+    paths = [os.path.join(root, name) for name in SOURCES]
+    paths += [os.path.join(folder, name) for part in DATA for folder, _, names in os.walk(os.path.join(TESTS, part)) for name in names]
+    for path in paths:
+        yield "tree" + path.removeprefix(root), path
+    told = os.path.join(scratch, "root")
+    with build.whole(told) as part, open(part, "w", encoding="utf-8") as f:
+        f.write(root + "\n")
+    yield "tree/root", told
 
 
 def unit_names(units):
@@ -69,7 +72,8 @@ def unit_names(units):
 def with_libraries(target, path, common):
     """(path in the guest, path here) of a program of the host and what it needs. Each program brings all: it may be the first of a boot."""
     files = {target: path, **common}
-    libraries = initramfs.libraries(path)
+    # The command does not find the library beside its stripped copy, so what that needs is asked of itself.
+    libraries = initramfs.libraries(path) + initramfs.libraries(common["u/libpinion.so.0"])
     # glibc loads it when a thread ends by pthread_exit(), so ldd does not know.
     libraries += [lib for lib in (os.path.join(os.path.dirname(p), "libgcc_s.so.1") for p in libraries) if os.path.exists(lib)]
     files.update({lib.lstrip("/"): os.path.realpath(lib) for lib in libraries})
@@ -78,12 +82,13 @@ def with_libraries(target, path, common):
 
 def programs(units, names, scratch):
     """A program for each test."""
-    common = dict(data_files())
+    common = dict(data_files(scratch))
     common["u/libpinion.so.0"] = os.path.realpath(os.path.join(units, "lib", "libpinion.so.0"))
     result = []
     for name, *case in names:
         if name == "command":
-            files = with_libraries("u/pinion", stripped(os.path.join(units, "tools", "pinion"), os.path.join(scratch, "unit")), common)
+            files = with_libraries("u/pinion", stripped(os.path.join(units, "tools", "pinion"), os.path.join(scratch, "unit")),
+                                   {**common, "t/said.sh": os.path.join(HERE, "said.sh")})
             path = os.path.join(HERE, "command.sh")
             result.append(plan.Program("command", path=path, seconds=SECONDS, files=files))
             result.append(plan.Program("command", args=("memlock",), params="memlock=1", path=path, seconds=SECONDS, files=files))
@@ -110,12 +115,16 @@ def chosen(args):
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n", maxsplit=1)[0].removeprefix("Usage: "))
     parser.add_argument("units")
-    parser.add_argument("--tier", default="6.1,6.12")
+    parser.add_argument("--tier", default="")
     parser.add_argument("--tests", default="")
     parser.add_argument("--long", action="store_true")
+    parser.add_argument("--nodes", action="store_true")
     parser.add_argument("--build", default=os.path.join("build", "vm"))
     parser.add_argument("--memory", type=int, default=2048)
     args = parser.parse_args()
+    args.tier = args.tier or ",".join(plan.STOCK if args.nodes else TIERS)
+    if args.nodes and "um" in args.tier.split(","):
+        parser.error("user-mode Linux has no nodes")
     args.source, args.coverage = os.path.dirname(TESTS), False
     args.build = os.path.abspath(args.build)
     # Two runs in one folder would build into each other.
@@ -134,7 +143,8 @@ def main():
         tally = run.Tally(name, run.suite.allowed_skips())
         try:
             what = programs(args.units, names, args.build)
-            run.Runner(image, args, tally).boot(plan.Boot("suite", what, memory=args.memory), list(what))
+            boot = plan.Boot("suite-two-nodes", what, qemu=plan.TWO_NODES) if args.nodes else plan.Boot("suite", what, memory=args.memory)
+            run.Runner(image, args, tally).boot(boot, list(what))
         except build.BuildError as e:
             tally.fail("build", "does not build", str(e).splitlines()[-40:])
         print(tally.line(), flush=True)
