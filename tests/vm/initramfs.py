@@ -5,6 +5,7 @@ import lzma
 import os
 import stat
 import subprocess
+import tarfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUSYBOX = "/bin/busybox"
@@ -18,10 +19,10 @@ class Archive:
         self.inode = 1
         self.folders = set()
 
-    def entry(self, name, mode, data):
+    def entry(self, name, mode, data, uid=0, gid=0):
         name = name.strip("/").encode() + b"\0"
         # magic, inode, mode, uid, gid, links, time, size, device (2), special device (2), length of the name, checksum
-        head = b"070701" + b"".join(b"%08X" % n for n in (self.inode, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name), 0))
+        head = b"070701" + b"".join(b"%08X" % n for n in (self.inode, mode, uid, gid, 1, 0, len(data), 0, 0, 0, 0, len(name), 0))
         self.inode += 1
         self.parts += [head + name + b"\0" * (-(len(head) + len(name)) % 4), data + b"\0" * (-len(data) % 4)]
 
@@ -36,9 +37,25 @@ class Archive:
         self.folder(os.path.dirname(name))
         self.entry(name, stat.S_IFREG | mode, data)
 
-    def packed(self):
+    def tree(self, path):
+        """All files, folders and links of a tar, with owners and modes; a second of the same name replaces the first."""
+        kinds = {tarfile.DIRTYPE: stat.S_IFDIR, tarfile.SYMTYPE: stat.S_IFLNK}
+        with tarfile.open(path) as tar:
+            for member in tar:
+                kind = kinds.get(member.type, stat.S_IFREG)
+                # A hard link is a file of its own here.
+                data = member.linkname.encode() if member.issym() else b"" if member.isdir() else tar.extractfile(member).read()
+                name = member.name.removeprefix("./")
+                if member.isdir():
+                    self.folders.add(name)
+                self.entry(name, kind | member.mode, data, member.uid, member.gid)
+
+    def whole(self):
         self.entry("TRAILER!!!", 0, b"")
-        return gzip.compress(b"".join(self.parts), 1)
+        return b"".join(self.parts)
+
+    def packed(self):
+        return gzip.compress(self.whole(), 1)
 
 
 def read(path):
