@@ -67,6 +67,9 @@ static int by_ring(struct pages *pages, enum pinion_hold want, void *addr, char 
 		return 0;
 	}
 	snprintf(why, WHY_MAX, "io_uring registration: %.40s; ", strerrordesc_np(-ret));
+	if (ret != -ENOMEM)
+		return fail_advise(-ret, pinion_advice_uring(-ret), NULL, "io_uring registration of %llu bytes: %s",
+				   (unsigned long long)pages->bytes, strerrordesc_np(-ret));
 	return fail_advise(-ret, PINION_ADVICE_MEMLOCK, NULL,
 			   "io_uring registration of %llu bytes: %s; RLIMIT_MEMLOCK is %lld bytes",
 			   (unsigned long long)pages->bytes, strerrordesc_np(-ret), (long long)memlock_limit());

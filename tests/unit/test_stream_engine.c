@@ -188,6 +188,39 @@ START_TEST(threads_are_chosen_where_io_uring_is_refused)
 }
 END_TEST
 
+/* What keeps memory from being registered. */
+static const struct {
+	unsigned int call;
+	int err;
+} register_refusals[] = {
+	{ SYS_io_uring_setup, EPERM }, { SYS_io_uring_setup, ENOSYS }, { SYS_io_uring_setup, EINVAL },
+	{ SYS_io_uring_register, EPERM }, { SYS_io_uring_register, ENOSYS },
+};
+
+/* More memory to lock would not help. */
+START_TEST(a_registration_that_is_refused_says_by_what)
+{
+	struct pinion_buffer_opts opts = { .size = sizeof(opts), .hold = PINION_HOLD_REGISTERED };
+	struct pinion_buffer_info info = { .size = sizeof(info) };
+	struct pinion_buffer *buf = NULL;
+	struct pinion_context *ctx;
+
+	refuse(register_refusals[_i].call, register_refusals[_i].err);
+	ck_ok(pinion_open(NULL, &ctx));
+	ck_assert_int_eq(pinion_buffer_alloc(ctx, 4096, &opts, &buf), -register_refusals[_i].err);
+	ck_assert_msg(strstr(pinion_error(), strerrordesc_np(register_refusals[_i].err)) != NULL, "%s", pinion_error());
+	ck_assert_int_eq(pinion_error_advice(), PINION_ADVICE_URING_SECCOMP);
+	ck_assert_ptr_null(buf);
+	opts.hold = PINION_HOLD_AUTO;
+	ck_ok(pinion_buffer_alloc(ctx, 4096, &opts, &buf));
+	ck_ok(pinion_buffer_info(buf, &info));
+	ck_assert_int_ne(info.hold, PINION_HOLD_REGISTERED);
+	ck_assert_msg(strstr(info.hold_why, strerrordesc_np(register_refusals[_i].err)) != NULL, "%s", info.hold_why);
+	pinion_buffer_unref(buf);
+	pinion_close(ctx);
+}
+END_TEST
+
 /* A server that shuts itself in when it has begun. */
 START_TEST(a_ring_that_is_refused_while_it_is_used_hangs_nobody)
 {
@@ -280,6 +313,8 @@ static Suite *suite(void)
 	tcase_set_timeout(choice, 30);
 	tcase_add_test(choice, engines_give_the_same_results);
 	tcase_add_loop_test(choice, threads_are_chosen_where_io_uring_is_refused, 0, sizeof(refusals) / sizeof(refusals[0]));
+	tcase_add_loop_test(choice, a_registration_that_is_refused_says_by_what, 0,
+			    sizeof(register_refusals) / sizeof(register_refusals[0]));
 	tcase_add_test(choice, a_ring_that_is_refused_while_it_is_used_hangs_nobody);
 	tcase_add_test(choice, what_a_stream_would_get_is_said_where_it_would_get_none);
 	tcase_add_test(choice, an_engine_that_is_not_known_is_refused);
