@@ -20,7 +20,15 @@ jobs=${FUZZ_JOBS:-$(nproc)}
 dir=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo "$build")" pinion-fuzz-XXXXXX)
 # Each job a process group: the shell of a job alone would leave its fuzzer running.
 set -m
-trap 'for pid in $(jobs -p); do kill -- "-$pid" 2>/dev/null || true; done; wait; rm -rf "$dir"' EXIT
+end() {
+	local pid
+	for pid in $(jobs -p); do
+		kill -- "-$pid" 2>/dev/null || true
+	done
+	wait
+	rm -rf "$dir"
+}
+trap end EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
