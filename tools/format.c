@@ -204,7 +204,8 @@ int size_parse(const char *s, uint64_t *bytes)
 	}
 	if (*end == 'B')
 		end++;
-	if (*end || !(value * scale < 9.2e18))
+	/* Half a byte is a unit forgotten. */
+	if (*end || !(value * scale < 9.2e18) || (!unit && value != (uint64_t)value))
 		return -EINVAL;
 	*bytes = value * scale;
 	return 0;

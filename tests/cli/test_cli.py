@@ -1231,7 +1231,10 @@ def numbers_have_no_sign_and_no_blanks(c):
         c.run("pick", "--on", "d0", "--units", bad, code=2)
         c.run("devices", "--add", "d1", "--capacity", bad, code=2)
     assert "d1" not in c.run("devices")[0]
-    for good in ("1", "1.5K", "1.5 KiB", "1 M", "4096B"):
+    for bad in ("1.5", "0.5B", "1.5 B"):
+        c.run("pick", "--on", "d0", "--need", bad, code=2)
+        c.run("devices", "--add", "d1", "--budget", bad, code=2)
+    for good in ("1", "2.0", "1.5K", "1.5 KiB", "1 M", "4096B"):
         c.run("pick", "--on", "d0", "--need", good)
     c.run("devices", "--add", "d2", "--capacity", "4294967295")
     assert device(c, "d2")["capacity"] == 4294967295
