@@ -150,8 +150,8 @@ static const struct pinion_advice_info table[] = {
 	    "Something has written over the counter file of the runtime directory, or cut it: then SIGBUS ends who counts in it.",
 	    "end the processes that use the directory, then rm {DIR}/counters.1"),
 	ROW(CGROUP_HUGE, "cgroup-huge",
-	    "A control group of this process, its own or one above it, allows fewer huge pages than are needed: MemoryMax and "
-	    "--memory do not count those.",
+	    "A control group of this process, its own or one above it, allows fewer huge pages than are needed: this is a limit "
+	    "beside MemoryMax and --memory.",
 	    "as root: echo {BYTES} > {FILE}; in Kubernetes: limits: hugepages-2Mi or hugepages-1Gi; or ask for --pages small"),
 };
 
