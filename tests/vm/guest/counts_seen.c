@@ -7,6 +7,7 @@
 #include "counts_calls.h"
 
 #include "bytes.h"
+#include "until.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -496,9 +497,7 @@ static void stage(uint32_t n)
 
 static bool reached(uint32_t n)
 {
-	for (int i = 0; i < 20000 && __atomic_load_n(&shared->stage, __ATOMIC_ACQUIRE) < n; i++)
-		usleep(1000);
-	return __atomic_load_n(&shared->stage, __ATOMIC_ACQUIRE) == n;
+	return eventually(__atomic_load_n(&shared->stage, __ATOMIC_ACQUIRE) >= n) && shared->stage == n;
 }
 
 /* Process 1 of its own, root of its own, SOMEONE to the rest. Root has a unit in flight, SOMEONE outside two. */
@@ -562,14 +561,25 @@ static bool put(const char *path, const char *text)
 	return !ret;
 }
 
+/* It begins when its number is known to root, and ends with its parent, whenever that dies. */
+static void first_process(int go)
+{
+	char c;
+
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || read(go, &c, 1) != 1)
+		_exit(1);
+	inside();
+	_exit(0);
+}
+
 static void outside(void)
 {
 	struct pinion_attach lane;
 	struct pinion_reading row;
+	int fd, go[2];
 	pid_t pid;
-	int fd;
 
-	if (setresuid(SOMEONE, SOMEONE, SOMEONE) || prctl(PR_SET_DUMPABLE, 1))
+	if (setresuid(SOMEONE, SOMEONE, SOMEONE) || prctl(PR_SET_DUMPABLE, 1) || pipe2(go, O_CLOEXEC))
 		wrong("setresuid: %s", strerror(errno));
 	fd = dev_open(O_RDWR);
 	expect(dev_attach(fd, &given.device, 10, &lane), 0, "ATTACH");
@@ -581,10 +591,12 @@ static void outside(void)
 	}
 	pid = fork();
 	if (!pid) {
-		inside();
-		_exit(0);
+		close(go[1]);
+		first_process(go[0]);
 	}
 	shared->pid = pid;
+	if (write(go[1], "x", 1) != 1)
+		wrong("its first process is not told to begin");
 	waitpid(pid, NULL, 0);
 	expect(dev_reading(fd, &given.device, &row), 0, "READ");
 	shared->high = row.high;
@@ -603,6 +615,8 @@ static void containers(void)
 	int n;
 
 	shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	/* Whoever loses its parent is ours to wait for. */
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	expect(dev_count(given.dev, given.lane.handle, 1, 1, 0), 0, "ADD");
 	fflush(stdout);
 	pid = fork();
@@ -630,8 +644,10 @@ static void containers(void)
 	}
 	if (*shared->why)
 		wrong("%s", shared->why);
+	/* And with it the container's first process, however far it came. */
 	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	while (wait(NULL) > 0)
+		;
 	expect(dev_count(given.dev, given.lane.handle, -1, -1, 0), 0, "ADD");
 	counts_same(given.dev, &was);
 	point("containers", "count and are seen as what they are outside");
