@@ -40,11 +40,13 @@ class Step:
 
 class Boot:
     """image: images.Image; initrd: bytes; cmdline: more of the kernel's command line; qemu: more of QEMU's; memory: MiB; limits:
-    seconds of each step; allowed: regular expressions of each step. run() leaves: ready (uptime of process 1 or None), release,
+    seconds of each step; allowed: regular expressions of each step; needed: of each step, whether what follows needs that it worked.
+    run() leaves: ready (uptime of process 1 or None), release,
     steps, log, ended (why it stopped, or None), wall_s, cpu_s."""
 
-    def __init__(self, image, initrd, limits, allowed, cmdline="", qemu=(), memory=1024, cpus=2):
+    def __init__(self, image, initrd, limits, allowed, cmdline="", qemu=(), memory=1024, cpus=2, needed=()):
         self.image, self.initrd, self.limits, self.allowed = image, initrd, limits, allowed
+        self.needed = needed or [False] * len(limits)
         self.cmdline, self.qemu, self.memory, self.cpus = cmdline, list(qemu), memory, cpus
         self.steps = [Step() for _ in limits]
         self.log = klog.Log()
@@ -156,13 +158,19 @@ class Boot:
             self.steps[self.current].out.append(text)
 
     def judged(self):
-        """True when there is no more to wait for: the plan is done, or a step ended that the log does not forgive."""
+        """True when there is no more to wait for: the plan is done, or a step ended that the log does not forgive or that was needed."""
         n = self.log.ended
-        if n >= 0 and self.steps[n].rc is not None and self.log.bad(n, self.allowed[n]):
-            if not self.done and n + 1 < len(self.steps):
+        if n >= 0 and self.steps[n].rc is not None:
+            bad = self.log.bad(n, self.allowed[n])
+            if bad and not self.done and n + 1 < len(self.steps):
                 self.ended = "the log is not clean, what follows would run on a tainted kernel"
-            return True
+            if bad or self.spoils(n):
+                return True
         return self.done and n == len(self.steps) - 1
+
+    def spoils(self, n):
+        """A step that failed and is needed: what follows would fail too, and say nothing of itself."""
+        return self.needed[n] and bool(self.steps[n].rc)
 
     def finish(self):
         for n, step in enumerate(self.steps):

@@ -69,6 +69,8 @@ class Job:
 
     def __init__(self, label, line, seconds=STEP_S, allowed=(), program=None):
         self.label, self.line, self.seconds, self.allowed, self.program = label, line, seconds, allowed, program
+        # Where the module did not come, or did not go, each program after it would fail.
+        self.needed = line.split(" ")[0] in ("load", "unload")
 
 
 def count_program(tally, where, step):
@@ -116,7 +118,18 @@ def count_ktap(tally, where, lines):
 
 
 def judge(tally, where, job, n, vm):
-    """Counts one step. False when it never ended."""
+    """Counts one step. What a program left behind is a failure of its own where nothing else of it failed."""
+    failed = tally.failed
+    judge_outcome(tally, where, job, n, vm)
+    left = [text.removeprefix("@@left ") for text in vm.steps[n].out if text.startswith("@@left ")]
+    if left and tally.failed == failed:
+        tally.fail(where, f"leaves behind {'; '.join(left)}")
+    elif left:
+        print(f"     {where} leaves behind {'; '.join(left)}", flush=True)
+
+
+def judge_outcome(tally, where, job, n, vm):
+    """Counts one step, but for what is left after it."""
     step = vm.steps[n]
     if step.rc is None and not step.bad:
         tally.fail(where, vm.ended or "did not end", step.out[-20:] + vm.log.lines[-20:])
@@ -214,7 +227,7 @@ class Runner:
         initrd = initramfs.make(modules, files, [job.line for job in jobs])
         for attempt in (1, 2):
             vm = boot.Boot(self.image, initrd, [job.seconds for job in jobs], [job.allowed for job in jobs],
-                           spec.cmdline, spec.qemu, spec.memory)
+                           spec.cmdline, spec.qemu, spec.memory, needed=[job.needed for job in jobs])
             vm.run()
             log = os.path.join(self.args.build, "log", f"{self.image.name}-{spec.name}.txt")
             os.makedirs(os.path.dirname(log), exist_ok=True)
@@ -232,7 +245,7 @@ class Runner:
         return vm
 
     def boot(self, spec, programs):
-        """Runs programs; after one that spoils its kernel, the rest in a fresh boot."""
+        """Runs programs; after one that spoils its kernel or leaves a module that does not go, the rest in a fresh boot."""
         while programs:
             jobs, modules = self.jobs(spec, programs)
             vm = self.start(spec, jobs, modules, self.files(spec, programs))
@@ -243,7 +256,7 @@ class Runner:
             early = vm.log.bad(-1)
             if early:
                 self.tally.fail(f"{spec.name} boot", "the kernel's log before the first step", vm.log.around(-1, early[0]))
-            last = next((n for n, step in enumerate(vm.steps) if step.rc is None or step.bad), len(jobs) - 1)
+            last = next((n for n, step in enumerate(vm.steps) if step.rc is None or step.bad or vm.spoils(n)), len(jobs) - 1)
             for n, job in enumerate(jobs[:last + 1]):
                 judge(self.tally, f"{spec.name} {job.label}", job, n, vm)
                 if job.label == "coverage":
