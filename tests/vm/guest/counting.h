@@ -7,6 +7,7 @@
 #include "dice.h"
 #include "mem.h"
 #include "state.h"
+#include "until.h"
 
 #include <poll.h>
 #include <stdatomic.h>
@@ -119,17 +120,12 @@ COUNTING bool expect_in_flight(int dev, const struct pinion_dev *device, int64_t
 	return false;
 }
 
-/* Milliseconds until so much is in flight; what is below 0 came not within half a minute. */
+/* Milliseconds until so much is in flight; below 0: it never is. */
 COUNTING double in_flight_late(int dev, const struct pinion_dev *device, int64_t want)
 {
 	double from = mem_clock();
 
-	while (in_flight(dev, device) != want) {
-		if (mem_clock() > from + 30)
-			return -1;
-		mem_sleep(1000);
-	}
-	return (mem_clock() - from) * 1e3;
+	return eventually(in_flight(dev, device) == want) ? (mem_clock() - from) * 1e3 : -1;
 }
 
 /* ---- waits ---------------------------------------------------------------------------------------------------------- */
@@ -146,6 +142,7 @@ struct waited {
 	struct pinion_wait wait;
 };
 
+/* It sleeps when this returns: what comes then comes while it waits. */
 COUNTING void waiting_start(struct waiting *w, int fd, const struct pinion_dev *device, uint32_t scope, uint32_t cond,
 			    uint64_t value, int64_t deadline_ns)
 {
@@ -163,7 +160,8 @@ COUNTING void waiting_start(struct waiting *w, int fd, const struct pinion_dev *
 	}
 	close(talk[1]);
 	w->talk = talk[0];
-	mem_sleep(50000);
+	if (!until_asleep(w->pid))
+		wrong("a wait does not begin");
 }
 
 COUNTING bool waiting_still(struct waiting *w)
@@ -178,7 +176,7 @@ COUNTING struct waited waiting_end(struct waiting *w)
 	struct waited waited = { .ret = -1000 };
 	struct pollfd p = { .fd = w->talk, .events = POLLIN };
 
-	if (poll(&p, 1, 30000) == 1)
+	if (poll(&p, 1, PATIENCE_MS) == 1)
 		hear(w->talk, &waited, sizeof(waited));
 	else
 		wrong("a wait does not return");
@@ -200,11 +198,8 @@ COUNTING void use_again(int dev, const struct pinion_info *was, const char *whos
 {
 	struct pinion_info now = { 0 };
 
-	for (int i = 0; i < 100; i++) {
-		if (!dev_info(dev, &now) && use_same(was, &now))
-			return;
-		mem_sleep(100000);
-	}
+	if (eventually(!dev_info(dev, &now) && use_same(was, &now)))
+		return;
 	wrong("%s: %u devices, %u sessions, %u claims, %u watches, %llu buffers, not %u, %u, %u, %u, %llu", whose,
 	      now.user_devices, now.user_sessions, now.user_claims, now.user_watches, now.buffers, was->user_devices,
 	      was->user_sessions, was->user_claims, was->user_watches, was->buffers);

@@ -2,6 +2,7 @@
 /* The main path of devices, sessions, readings, claims, waits and watches. */
 #include "dev_counts.h"
 #include "tap.h"
+#include "until.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -58,8 +59,10 @@ static void death(void)
 			_exit(1);
 		pause();
 	}
+	close(ready[1]);
 	if (read(ready[0], &c, 1) != 1)
 		c = 0;
+	close(ready[0]);
 	tap_ok(high() == 5, "a child's units count", "%llu", (unsigned long long)high());
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
@@ -91,7 +94,7 @@ static void waits(void)
 	/* Work goes on meanwhile. */
 	page_begin(page, &lane);
 	page_end(dev, page, &lane, parity);
-	ret = poll(&poller, 1, 5000);
+	ret = poll(&poller, 1, PATIENCE_MS);
 	tap_ok(ret == 1 && poller.revents == POLLIN, "which ends with it, whatever began since", "%d %x", ret, poller.revents);
 	ret = ret == 1 ? read(poller.fd, &event, sizeof(event)) : 0;
 	tap_ok(ret == sizeof(event) && !event.status && event.high == 1, "and says what is in flight", "%d", ret);

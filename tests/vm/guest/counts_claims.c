@@ -3,6 +3,7 @@
  */
 #define _GNU_SOURCE
 #include "counts_calls.h"
+#include "until.h"
 
 #include <poll.h>
 #include <sched.h>
@@ -334,17 +335,24 @@ static int receive_fd(int socket)
 	return fd;
 }
 
-/* A child claims half, sends it and waits to be killed. */
-static pid_t router(int socket, bool sends)
+/* A child claims half, sends it to @socket and waits to be killed. If it cannot, nobody is at the other end. */
+static pid_t router(int *socket, bool sends)
 {
-	pid_t pid = fork();
-	int fd, claim;
+	int pair[2], fd, claim;
+	pid_t pid;
 
-	if (pid)
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+		wrong("socketpair: %s", strerror(errno));
+	*socket = pair[0];
+	pid = fork();
+	if (pid) {
+		close(pair[1]);
 		return pid;
+	}
+	close(pair[0]);
 	fd = dev_open(O_RDWR);
 	claim = dev_reserve(fd, &device, device.budget / 2, 2, 0);
-	if (claim < 0 || (sends ? send_fd(socket, claim) : write(socket, "x", 1) != 1))
+	if (claim < 0 || (sends ? send_fd(pair[1], claim) : write(pair[1], "x", 1) != 1))
 		_exit(1);
 	pause();
 	_exit(1);
@@ -354,13 +362,11 @@ static void handed_over(void)
 {
 	const uint64_t half = device.budget / 2;
 	struct pinion_list_claim row[4];
-	int pair[2], claim, n;
+	int socket, claim, n;
 	pid_t pid;
 
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
-		wrong("socketpair: %s", strerror(errno));
-	pid = router(pair[1], true);
-	claim = receive_fd(pair[0]);
+	pid = router(&socket, true);
+	claim = receive_fd(socket);
 	n = list_rows(dev, PINION_LIST_RESERVATIONS, row, sizeof(row[0]), 4);
 	if (n != 1 || row[0].pid != pid || row[0].uid || row[0].bytes != half || row[0].units != 2 || row[0].claims != 1 ||
 	    row[0].generation != device.generation || row[0].index != device.index || row[0].flags || !row[0].made_ns)
@@ -373,53 +379,46 @@ static void handed_over(void)
 	if (n != 1 || row[0].pid != pid || row[0].bytes != half)
 		wrong("its row after that: %d rows, pid %d", n, row[0].pid);
 	close(claim);
+	close(socket);
 	claimed(0, 0, 0, "the receiver closed it");
 
 	/* On its way it is held by nobody's table. */
-	pid = router(pair[1], true);
-	for (int i = 0; i < 5000 && !reading().claims; i++)
-		usleep(1000);
-	for (struct pollfd p = { .fd = pair[0], .events = POLLIN }; poll(&p, 1, 1000) == 0;)
-		;
+	pid = router(&socket, true);
+	if (poll(&(struct pollfd){ .fd = socket, .events = POLLIN }, 1, PATIENCE_MS) != 1)
+		wrong("nothing is sent");
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	claimed(half, 2, 1, "on its way");
-	claim = receive_fd(pair[0]);
+	claim = receive_fd(socket);
 	is_claim(claim, half, 2, 0);
 	close(claim);
 	claimed(0, 0, 0, "after its way");
-	close(pair[0]);
-	close(pair[1]);
+	close(socket);
 	point("claims", "handed over, one outlives its maker");
 }
 
 /* The last holder is killed: free when waitpid() returns. */
 static void killed(void)
 {
-	int pair[2], late = 0, never = 0;
+	int socket, late = 0, never = 0;
 	char c;
 
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
-		wrong("socketpair: %s", strerror(errno));
 	for (int i = 0; i < 100; i++) {
-		pid_t pid = router(pair[1], false);
+		pid_t pid = router(&socket, false);
 
-		if (read(pair[0], &c, 1) != 1)
+		if (read(socket, &c, 1) != 1)
 			wrong("no claim");
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
+		close(socket);
 		if (!reading().claims)
 			continue;
 		late++;
-		for (int ms = 0; ms < 5000 && reading().claims; ms++)
-			usleep(1000);
-		never += reading().claims;
+		never += !eventually(!reading().claims);
 	}
 	printf("# of 100 holders killed, the claim of %d was there when waitpid() returned\n", late);
 	if (late || never)
-		wrong("%d times it was there when waitpid() returned, %d times 5 s later", late, never);
-	close(pair[0]);
-	close(pair[1]);
+		wrong("%d times it was there when waitpid() returned, %d times %d s later", late, never, PATIENCE_S);
 	claimed(0, 0, 0, "at the end");
 	point("claims", "the last holder is killed: free when waitpid() returns");
 }
@@ -453,12 +452,12 @@ static void change_is_seen(void)
 	if (poll(&p, 1, 0))
 		wrong("something changed before");
 	claim = dev_reserve(dev, &device, PAGE, 0, 0);
-	if (poll(&p, 1, 5000) != 1 || read(watch, &event, sizeof(event)) != sizeof(event) || event.cookie == row.cookie)
+	if (poll(&p, 1, PATIENCE_MS) != 1 || read(watch, &event, sizeof(event)) != sizeof(event) || event.cookie == row.cookie)
 		wrong("a claim is no change");
 	if (poll(&p, 1, 0))
 		wrong("something changed after");
 	close(claim);
-	if (poll(&p, 1, 5000) != 1)
+	if (poll(&p, 1, PATIENCE_MS) != 1)
 		wrong("the end of a claim is no change");
 	close(watch);
 	point("claims", "come and go as changes");

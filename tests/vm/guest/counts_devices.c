@@ -2,6 +2,7 @@
 /* Devices: keys, who makes and who keeps one, who may change and remove it, what is left of a removed one, caps. */
 #define _GNU_SOURCE
 #include "counts_calls.h"
+#include "until.h"
 
 #include <poll.h>
 #include <sched.h>
@@ -124,7 +125,7 @@ static void race(void)
 		*go = *ready = 0;
 		for (int i = 0; i < 8; i++) {
 			struct pinion_dev d;
-			int fd;
+			int fd, ret;
 
 			if (fork())
 				continue;
@@ -132,15 +133,14 @@ static void race(void)
 			__atomic_add_fetch(ready, 1, __ATOMIC_SEQ_CST);
 			while (!*go)
 				sched_yield();
-			if (dev_add(fd, "raced", &d))
-				_exit(1);
+			ret = dev_add(fd, "raced", &d);
 			seen[i].generation = d.generation;
 			seen[i].created = !!(d.flags & PINION_DEV_CREATED);
-			/* It is there until all have it. */
+			/* It is there until all have it, or could not. */
 			__atomic_add_fetch(ready, 1, __ATOMIC_SEQ_CST);
 			while (*ready < 16)
 				sched_yield();
-			_exit(0);
+			_exit(ret < 0);
 		}
 		while (*ready < 8)
 			sched_yield();
@@ -359,13 +359,13 @@ static pid_t waiter(void)
 	if (pid)
 		return pid;
 	fd = dev_open(O_RDONLY);
-	_exit(dev_wait(fd, &victim, PINION_SCOPE_EVERY, PINION_COND_FLUSH, 0, now_ns() + 30000000000LL, &out) != -ESTALE);
+	_exit(dev_wait(fd, &victim, PINION_SCOPE_EVERY, PINION_COND_FLUSH, 0, now_ns() + 2 * PATIENCE_MS * 1000000LL, &out) != -ESTALE);
 }
 
 static void until_waited_for(int n)
 {
-	for (int i = 0; i < 2000 && info_of(dev).user_watches != (uint32_t)n; i++)
-		usleep(1000);
+	if (!eventually(info_of(dev).user_watches == (uint32_t)n))
+		wrong("%u watches and waits, not %d", info_of(dev).user_watches, n);
 }
 
 static void busy(void)

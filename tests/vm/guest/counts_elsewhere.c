@@ -473,10 +473,10 @@ static void dead(void)
 				_exit(1);
 			pause();
 		}
+		close(ready[1]);
 		if (read(ready[0], &c, 1) != 1)
 			wrong("no child");
 		close(ready[0]);
-		close(ready[1]);
 		device_ends((void *)(b.map + 32 * i), 0, 2);
 		row = reading();
 		if (row.high != 4 + 5)

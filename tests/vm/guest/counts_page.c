@@ -2,6 +2,7 @@
 /* What the pages of Documentation/ say of counts beyond the main path, and the program of examples/uapi. */
 #include "dev_counts.h"
 #include "tap.h"
+#include "until.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -11,8 +12,6 @@
 #define main pending_main
 #include "../../../Documentation/examples/uapi/pending.c"
 #undef main
-
-#define LONG_MS 5000
 
 static struct pinion_dev device;
 static int dev;
@@ -101,7 +100,7 @@ static void edges(void)
 	for (round = 0; round < 5; round++) {
 		/* No kick: what is armed or not, somebody looks. */
 		page_begin(page, &lane);
-		n = epoll_wait(set, &event, 1, LONG_MS);
+		n = epoll_wait(set, &event, 1, PATIENCE_MS);
 		told += n == 1 && read(watch, &seen, sizeof(seen)) == sizeof(seen);
 	}
 	tap_ok(told == 5, "every change is told to an edge-triggered epoll", "%d of 5", told);
@@ -111,7 +110,7 @@ static void edges(void)
 	dev_handle(dev, PINION_IOC_DETACH, lane.handle);
 }
 
-/* A wait for few in flight says how many of them died. */
+/* A wait for few in flight says how many of them died. They die when it sleeps. */
 static void lost(void)
 {
 	struct pinion_attach lane;
@@ -124,21 +123,23 @@ static void lost(void)
 	pid = fork();
 	if (!pid) {
 		int fd = dev_open(O_RDWR);
+		struct pinion_info info;
 
 		if (dev_attach(fd, &device, 100, &lane) || dev_count(fd, lane.handle, 3, 3, PINION_PARITY_NOW) < 0 ||
 		    write(ready[1], "x", 1) < 0)
 			_exit(1);
-		usleep(200000);
+		if (!eventually(!dev_info(fd, &info) && info.user_watches) || !until_asleep(getppid()))
+			_exit(2);
 		kill(getpid(), SIGKILL);
 	}
+	close(ready[1]);
 	if (read(ready[0], &c, 1) != 1)
 		c = 0;
-	ret = dev_wait(dev, &device, PINION_SCOPE_USER, PINION_COND_PENDING_LE, 0, now_ns() + LONG_MS * 1000000LL, &wait);
+	ret = dev_wait(dev, &device, PINION_SCOPE_USER, PINION_COND_PENDING_LE, 0, now_ns() + 2 * PATIENCE_MS * 1000000LL, &wait);
 	tap_ok(c && !ret && wait.lost == 3 && !wait.high, "PENDING_LE says what was lost", "%d, %llu", ret,
 	       (unsigned long long)wait.lost);
 	waitpid(pid, NULL, 0);
 	close(ready[0]);
-	close(ready[1]);
 }
 
 /* Removed from under another's session: not charged any more, and who polls for nothing but the end is told. */
@@ -159,10 +160,12 @@ static void removal(void)
 		struct pollfd poller = { .fd = dev_watch(dev, &victim, PINION_SCOPE_EVERY, PINION_COND_PENDING_LE, 0) };
 
 		/* At its deadline poll() would look once more by itself. */
-		alarm(LONG_MS / 1000);
+		alarm(2 * PATIENCE_S);
 		_exit(!(poll(&poller, 1, -1) == 1 && poller.revents == (POLLERR | POLLHUP)));
 	}
-	usleep(200000);
+	/* Asleep beside this one's watch with one of its own: it polls that. */
+	tap_ok(eventually(!dev_info(dev, &after) && after.user_watches == 2) && until_asleep(pid), "another polls", "%u watches",
+	       after.user_watches);
 	tap_ok(dev_del(dev, &victim, 0) == -EBUSY && dev_del(dev, &victim, PINION_DEL_FORCE) == 0, "goes by force alone", "-");
 	waitpid(pid, &status, 0);
 	tap_ok(status == 0, "and a poll for no event ends with POLLERR and POLLHUP", "status %x", status);
