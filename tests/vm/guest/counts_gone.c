@@ -91,6 +91,17 @@ static void victim_end(struct victim *v)
 		munmap((void *)v->window, PAGE);
 	close(v->talk);
 	end_process(v->other);
+	/* Where the test did not come so far. */
+	end_process(v->pid);
+}
+
+/* Its end, waited for. */
+static int victim_wait(struct victim *v)
+{
+	pid_t pid = v->pid;
+
+	v->pid = 0;
+	return mem_wait(pid);
 }
 
 static bool victim_counts(const struct victim *v)
@@ -197,7 +208,7 @@ static void kill_and_look(struct victim *v)
 {
 	victim_counts(v);
 	kill(v->pid, SIGKILL);
-	waitpid(v->pid, NULL, 0);
+	victim_wait(v);
 	victim_gone(v, "when waitpid() returns");
 }
 
@@ -248,7 +259,6 @@ static void killed_registered(void)
 
 	if (victim_start(&v, then_registers) && hear(v.talk, &v.other, sizeof(v.other))) {
 		if (!v.other) {
-			end_process(v.pid);
 			victim_end(&v);
 			tap_skip("io: io_uring", "this kernel has none");
 			return;
@@ -295,7 +305,6 @@ static void execed(void)
 			if (*why)
 				wrong("%s", why);
 		}
-		end_process(v.pid);
 	}
 	victim_end(&v);
 	point("ended", "by exec, which keeps the descriptor");
@@ -325,7 +334,6 @@ static void unmapped(void)
 			if (*why)
 				wrong("%s", why);
 		}
-		end_process(v.pid);
 	}
 	victim_end(&v);
 	point("ended", "by the unmapping of its page");
@@ -345,7 +353,7 @@ static void exited(void)
 	if (victim_start(&v, then_exits)) {
 		victim_counts(&v);
 		say(v.talk, "x", 1);
-		if (mem_wait(v.pid))
+		if (victim_wait(&v))
 			wrong("it ended badly");
 		victim_gone(&v, "after exit");
 	}
@@ -395,7 +403,7 @@ static void never_mapped(void)
 {
 	struct pinion_attach lane;
 	int fd, there[2];
-	pid_t pid, holder;
+	pid_t pid, holder = 0;
 
 	if (pipe2(there, O_CLOEXEC))
 		wrong("pipe: %s", strerror(errno));
@@ -413,6 +421,7 @@ static void never_mapped(void)
 			pause();
 	}
 	close(fd);
+	close(there[1]);
 	hear(there[0], &holder, sizeof(holder));
 	expect_in_flight(dev, &device, 4, "before");
 	end_process(pid);
@@ -421,7 +430,6 @@ static void never_mapped(void)
 	if (in_flight_late(dev, &device, 0) < 0)
 		wrong("it is never closed");
 	close(there[0]);
-	close(there[1]);
 	point("child", "a session without a page lasts until its last close");
 }
 
@@ -445,7 +453,7 @@ static void kill_and_wait(struct victim *v, const char *what)
 
 	victim_counts(v);
 	kill(v->pid, SIGKILL);
-	waitpid(v->pid, NULL, 0);
+	victim_wait(v);
 	waited = (mem_clock() - from) * 1e3;
 	is = in_flight(dev, &device);
 	if (is != 0 && is != UNITS)
@@ -457,13 +465,13 @@ static void kill_and_wait(struct victim *v, const char *what)
 	victim_gone(v, "in the end");
 }
 
-/* A child by vfork() is inside its parent's memory. It is a new orphan's when that is killed. */
+/* A child by vfork() is inside its parent's memory, and says so. It is a new orphan's when that is killed. */
 static void then_vforks(struct self *self)
 {
-	say(self->talk, "x", 1);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 	if (!vfork()) {
+		say(self->talk, "x", 1);
 		linger();
 		_exit(0);
 	}
@@ -472,7 +480,7 @@ static void then_vforks(struct self *self)
 
 static int shares(void *data)
 {
-	(void)data;
+	say(((struct self *)data)->talk, "x", 1);
 	linger();
 	_exit(0);
 }
@@ -481,9 +489,8 @@ static void then_shares(struct self *self)
 {
 	static char stack[65536] __attribute__((aligned(16)));
 
-	if (clone(shares, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL) < 0)
+	if (clone(shares, stack + sizeof(stack), CLONE_VM | SIGCHLD, self) < 0)
 		_exit(6);
-	say(self->talk, "x", 1);
 }
 
 static void reap_orphans(void)
@@ -497,10 +504,8 @@ static void shared_memory_of(void (*then)(struct self *self), const char *what)
 	struct victim v;
 	char c;
 
-	if (victim_start(&v, then) && hear(v.talk, &c, 1)) {
-		mem_sleep(50000);
+	if (victim_start(&v, then) && hear(v.talk, &c, 1))
 		kill_and_wait(&v, what);
-	}
 	victim_end(&v);
 	reap_orphans();
 	point("late", what);
@@ -545,7 +550,7 @@ static void *reads_inside(void *data)
 static void reader_inside(void)
 {
 	static char source[PAGE] = "source";
-	int faults = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	int faults = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register area = { .mode = UFFDIO_REGISTER_MODE_MISSING };
 	struct uffdio_zeropage give = { 0 };
@@ -566,11 +571,13 @@ static void reader_inside(void)
 		snprintf(path, sizeof(path), "/proc/%d/mem", v.pid);
 		inside.mem = open(path, O_RDONLY | O_CLOEXEC);
 		pthread_create(&thread, NULL, reads_inside, &inside);
-		mem_sleep(100000);
+		/* It is told of the page that is missing, by who is inside. */
+		if (poll(&(struct pollfd){ .fd = faults, .events = POLLIN }, 1, PATIENCE_MS) != 1)
+			wrong("no reader comes inside");
 		victim_counts(&v);
 		from = mem_clock();
 		kill(v.pid, SIGKILL);
-		waitpid(v.pid, NULL, 0);
+		victim_wait(&v);
 		expect_in_flight(dev, &device, UNITS, "while a reader is inside");
 		linger();
 		if (ioctl(faults, UFFDIO_ZEROPAGE, &give))
@@ -621,6 +628,7 @@ static void core_dump(void)
 		mem_sleep(LINGER_S / 4 * 1e6);
 		is = in_flight(dev, &device);
 		waitpid(v.pid, &status, 0);
+		v.pid = 0;
 		if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT || !WCOREDUMP(status))
 			wrong("it ended with %x", status);
 		late = (mem_clock() - from) * 1e3;
