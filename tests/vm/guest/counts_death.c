@@ -11,6 +11,7 @@
 
 #define WRITERS 16
 #define DEPTH	32
+#define MOST_S	60 /* of all units, on slow machines */
 #define MOST	(2 * DEPTH) /* max_inflight of a session */
 
 /* Notes of one writer. It is beginning before begin, has begun after, is ending before end and has ended after. */
@@ -25,7 +26,9 @@ struct note {
 static struct shared {
 	struct note note[WRITERS];
 	_Atomic int go, stop;
+	_Atomic int enough; /* have been killed, for a writer to come to its end */
 	_Atomic uint64_t readings, most;
+	double late;
 } * shared;
 
 static struct pinion_dev device;
@@ -94,10 +97,16 @@ static void pause_here(struct writer *w)
 	atomic_store(&w->note->life, 0);
 }
 
+/* All its units, or fewer where the machine is slow; and it goes on until there was somebody to kill. */
+static bool goes_on(const struct writer *w)
+{
+	return !atomic_load(&shared->enough) || (atomic_load(&w->note->done) < units && mem_clock() < shared->late);
+}
+
 /* In any order; now and then by ADD. */
 static void write_alone(struct writer *w, unsigned int adds)
 {
-	while (atomic_load(&w->note->done) < units) {
+	while (goes_on(w)) {
 		if (w->nr < DEPTH && (!w->nr || roll(2))) {
 			w->unit[w->nr++] = unit_begin(w, adds && one_in(adds));
 		} else {
@@ -147,7 +156,7 @@ static void write_by_two(struct writer *w)
 
 	if (pthread_create(&thread, NULL, ender, w))
 		complain("no thread");
-	while (atomic_load(&w->note->done) < units)
+	while (goes_on(w))
 		send_on(w, unit_begin(w, false).parity);
 	while (atomic_load(&w->taken) != atomic_load(&w->sent))
 		sched_yield();
@@ -293,9 +302,7 @@ static void *read_still(void *data)
 static void stop_before(uint64_t pass)
 {
 	parameter_set("stop_pass", pass);
-	for (int i = 0; i < 30000 && file_number(PARAMETER "stopped_pass") != pass; i++)
-		mem_sleep(1000);
-	if (file_number(PARAMETER "stopped_pass") != pass)
+	if (!eventually(file_number(PARAMETER "stopped_pass") == pass))
 		wrong("no reading stops before pass %lu", pass);
 }
 
@@ -380,11 +387,21 @@ static uint64_t all_left(unsigned int from)
 	return sum;
 }
 
+static uint64_t least_done(void)
+{
+	uint64_t least = ~0ULL;
+
+	for (int i = 0; i < WRITERS; i++)
+		least = atomic_load(&shared->note[i].done) < least ? atomic_load(&shared->note[i].done) : least;
+	return least;
+}
+
 static void churn_until_paused(void)
 {
-	double late = mem_clock() + 240;
+	double late = mem_clock() + MOST_S + 10 * PATIENCE_S;
 	unsigned int kills = 0;
 
+	shared->late = mem_clock() + MOST_S;
 	for (unsigned int i = 0; i < WRITERS; i++)
 		writer_start(i);
 	while (!all_paused() && !complaint->said) {
@@ -397,14 +414,17 @@ static void churn_until_paused(void)
 			writer_start(i);
 			kills++;
 		}
+		/* So many die in any case, whatever a unit takes. */
+		atomic_store(&shared->enough, kills >= 2 * WRITERS);
 		if (mem_clock() > late) {
 			wrong("the writers do not come to an end");
 			break;
 		}
 	}
-	printf("# %d writers x %lu units, %u killed\n", WRITERS, units, kills);
-	if (kills < WRITERS)
-		wrong("only %u were killed: too few units", kills);
+	/* Also where something is wrong. */
+	shared->late = 0;
+	atomic_store(&shared->enough, 1);
+	printf("# %d writers x %lu units, %u killed\n", WRITERS, least_done(), kills);
 }
 
 /* Everything stands still: figures are exact, also as one after another is killed. */

@@ -90,6 +90,9 @@ static void again_and_again(uint64_t rounds)
 			watches();
 	}
 	while (i < rounds && (i < LEAST || mem_clock() < late) && !*state_wrong && !complaint->said) {
+		/* Somebody looks in ten of them, at the least. */
+		if (!eventually(watched->readings >= i / 10 || complaint->said))
+			wrong("nobody looks");
 		i++;
 		atomic_fetch_add(&watched->started, 1);
 		pid = holder(0, "counts-restart", talk[1]);
@@ -110,8 +113,6 @@ static void again_and_again(uint64_t rounds)
 			wrong("a reader ended badly");
 	complaints();
 	printf("# %lu of %lu kills, %lu readings meanwhile\n", i, rounds, watched->readings);
-	if (watched->readings < i / 10)
-		wrong("nobody looked");
 	close(talk[0]);
 	close(talk[1]);
 	point("restart", "killed and started again while others read: never below 0, never stale");

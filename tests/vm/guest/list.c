@@ -2,6 +2,7 @@
 /* LIST: cursors, counts and sizes of rows; what a read-only open sees of others; walks while buffers come and go. */
 #define _GNU_SOURCE
 #include "state.h"
+#include "until.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -353,13 +354,15 @@ static _Noreturn void churn(int seed)
 static void while_they_change(void)
 {
 	static struct pinion_list_buffer rows[4 * MANY];
-	unsigned long seen = 0;
+	unsigned long seen = 0, rounds = 0;
+	double late = until_clock() + PATIENCE_S;
 	pid_t pid[3];
 
 	for (int i = 0; i < 3; i++)
 		if (!(pid[i] = fork()))
 			churn(i);
-	for (int round = 0; round < 400; round++) {
+	/* Until something came, at the least. */
+	for (int round = 0; round < 400 || (seen == rounds * MANY && until_clock() < late); round++) {
 		uint64_t cursor = 0, last = 0;
 		int n = walk(dev, &cursor, 1 + round % 80, rows, 4 * MANY), mine = 0;
 
@@ -374,12 +377,13 @@ static void while_they_change(void)
 		if (mine != MANY)
 			wrong("round %d: %d rows of those that stay", round, mine);
 		seen += n;
+		rounds++;
 	}
 	for (int i = 0; i < 3; i++) {
 		kill(pid[i], SIGKILL);
 		waitpid(pid[i], NULL, 0);
 	}
-	if (seen <= 400UL * MANY)
+	if (seen <= rounds * MANY)
 		wrong("nothing came or went");
 	point("LIST", "a walk while buffers come and go sees those that stay, once");
 }
