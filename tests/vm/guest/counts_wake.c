@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 
 #define LATE_MS	 50
+#define CERTAIN	 64 /* of so many units one ends only when the other waits, so that somebody kicks in any case */
 #define LIMIT_NS 10000000000LL /* for a wake: a hundred times what the timer needs */
 
 static struct pinion_dev device;
@@ -68,6 +69,11 @@ struct ender {
 	bool slow; /* the wait is old before its unit ends */
 };
 
+static bool armed(const struct ender *e)
+{
+	return pinion_load(&pinion_lane_control(e->page, e->lane.lane)->armed);
+}
+
 static void *end_units(void *data)
 {
 	struct ender *e = data;
@@ -79,6 +85,8 @@ static void *end_units(void *data)
 		parity = page_begin(e->page, &e->lane);
 		tell(&race->round, n);
 		wait_for(&race->waiting, n);
+		if ((n % CERTAIN == 0 || e->slow) && !eventually(armed(e) || atomic_load(&race->stop)))
+			complain("nobody waits for unit %u", n);
 		if (e->slow)
 			mem_sleep(300000 + roll(100000));
 		else
@@ -165,6 +173,10 @@ static void sleep_rounds(struct sleeper *s, uint64_t rounds, bool slow)
 	dice = 11;
 	for (uint32_t n = 1; n <= rounds; n++) {
 		wait_for(&race->round, n);
+		if (atomic_load(&race->round) < n) {
+			wrong("round %u: who ends units is gone", n);
+			break;
+		}
 		if (n == 1 && !sleeper_open(s, s->how))
 			break;
 		tell(&race->waiting, n);
@@ -201,9 +213,12 @@ static void races(int how, uint64_t rounds, bool process, bool slow)
 		if (!pid) {
 			if (ender_open(&e))
 				end_units(&e);
+			atomic_store(&race->stop, 1);
 			_exit(0);
 		}
-	} else if (ender_open(&e)) {
+	} else {
+		if (!ender_open(&e))
+			atomic_store(&race->stop, 1);
 		pthread_create(&thread, NULL, end_units, &e);
 	}
 	sleep_rounds(&s, rounds, slow);
@@ -229,17 +244,19 @@ static void races(int how, uint64_t rounds, bool process, bool slow)
 
 #define TRACING "/sys/kernel/tracing/"
 
-/* Starts of the module's timer during @ms; below 0: this kernel does not tell. */
-static int timers_started(unsigned int ms)
+/* Starts of the module's timer during @ms, and what that came to be; below 0: this kernel does not tell. */
+static int timers_started(unsigned int ms, double *took_ms)
 {
 	char *text, *at;
 	int n = 0, fd = open(TRACING "trace", O_WRONLY | O_TRUNC | O_CLOEXEC);
+	double from = mem_clock();
 
 	/* That forgets what was before. */
 	if (fd < 0 || close(fd) || file_put(TRACING "events/timer/hrtimer_start/enable", "1"))
 		return -1;
 	mem_sleep(ms * 1000UL);
 	file_put(TRACING "events/timer/hrtimer_start/enable", "0");
+	*took_ms = (mem_clock() - from) * 1e3;
 	text = file_get(TRACING "trace");
 	for (at = text; (at = strstr(at, "function=timer_fires")); at++)
 		n++;
@@ -247,12 +264,48 @@ static int timers_started(unsigned int ms)
 	return n;
 }
 
-static void *polls(void *data)
+/* A timer that was started before comes to its end some time; then half a second is without one, or none ever is. */
+static int timers_idle(void)
 {
-	struct pollfd p = { .fd = *(int *)data, .events = POLLIN };
+	double took_ms;
+	int n = -1;
 
-	poll(&p, 1, 1500);
-	return NULL;
+	eventually((n = timers_started(500, &took_ms)) <= 0);
+	return n;
+}
+
+static struct {
+	int watch, end[2]; /* and a pipe that ends it */
+	_Atomic int tid;
+} poller;
+
+static void *polls(void *unused)
+{
+	struct pollfd p[2] = { { .fd = poller.watch, .events = POLLIN }, { .fd = poller.end[0], .events = POLLIN } };
+
+	atomic_store(&poller.tid, gettid());
+	poll(p, 2, -1);
+	return unused;
+}
+
+/* While one polls. */
+static int timers_polled(int watch, double *took_ms)
+{
+	pthread_t thread;
+	int n;
+
+	poller.watch = watch;
+	if (pipe2(poller.end, O_CLOEXEC) || pthread_create(&thread, NULL, polls, NULL)) {
+		wrong("a thread that polls: %s", strerror(errno));
+		return 0;
+	}
+	if (!eventually(atomic_load(&poller.tid) && task_state(poller.tid) == 'S'))
+		wrong("the thread does not poll");
+	n = timers_started(1000, took_ms);
+	close(poller.end[1]);
+	pthread_join(thread, NULL);
+	close(poller.end[0]);
+	return n;
 }
 
 static void idle_watches(void)
@@ -260,8 +313,8 @@ static void idle_watches(void)
 	struct pinion_counter_page *page;
 	struct pinion_attach lane;
 	int watch[10], fd = dev_open(O_RDWR), idle, polled, after;
+	double took_ms = 0;
 	uint32_t parity;
-	pthread_t thread;
 
 	page = dev_counters(fd);
 	expect(dev_attach(fd, &device, 100, &lane), 0, "ATTACH");
@@ -271,24 +324,19 @@ static void idle_watches(void)
 		/* Looked at once, and no more. */
 		poll(&(struct pollfd){ .fd = watch[i], .events = POLLIN }, 1, i % 3 ? 0 : 10);
 	}
-	mem_sleep(300000);
-	idle = timers_started(500);
+	idle = timers_idle();
 	if (idle < 0) {
 		tap_skip("wake: timers", "this kernel does not trace them");
 	} else {
-		pthread_create(&thread, NULL, polls, &watch[0]);
-		mem_sleep(10000);
-		polled = timers_started(1000);
-		pthread_join(thread, NULL);
-		mem_sleep(300000);
-		after = timers_started(500);
-		printf("# timers started in 0.5 s while nobody polls: %d; in 1 s while one does: %d; in 0.5 s after: %d\n", idle,
-		       polled, after);
+		polled = timers_polled(watch[0], &took_ms);
+		after = timers_idle();
+		printf("# timers started in 0.5 s while nobody polls: %d; in %.1f s while one does: %d; in 0.5 s after: %d\n", idle,
+		       took_ms / 1e3, polled, after);
 		if (idle || after)
 			wrong("%d and %d timers while nobody polls", idle, after);
 		/* 1, 2, 4 to 64 ms, then each 100. */
-		if (!polled || polled > 40)
-			wrong("%d timers in a second while one polls", polled);
+		if (!polled || polled > 20 + took_ms / 50)
+			wrong("%d timers in %.1f s while one polls", polled, took_ms / 1e3);
 		if (pinion_load(&pinion_lane_control(page, lane.lane)->armed))
 			wrong("the lane is armed while nobody waits");
 		point("timers", "a watch that nobody polls has none");
