@@ -4,6 +4,7 @@
 #define PINION_VM_RING_H
 
 #include "dev.h"
+#include "until.h"
 
 #include <linux/io_uring.h>
 #include <linux/time_types.h>
@@ -105,13 +106,18 @@ RING bool ring_take(struct ring *r, struct io_uring_cqe *out)
 /* The next completion within @ms; false: none. */
 RING bool ring_wait(struct ring *r, struct io_uring_cqe *out, unsigned int ms)
 {
-	struct __kernel_timespec limit = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000LL };
-	struct io_uring_getevents_arg arg = { .ts = (uintptr_t)&limit };
+	const double late = until_clock() + ms / 1e3;
+	bool took;
 
-	if (ring_take(r, out))
-		return true;
-	syscall(SYS_io_uring_enter, r->fd, 0, 1, IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, &arg, sizeof(arg));
-	return ring_take(r, out);
+	/* It may return for less: work for this task, a signal. */
+	while (!(took = ring_take(r, out)) && until_clock() < late) {
+		double left = late - until_clock();
+		struct __kernel_timespec limit = { .tv_sec = left, .tv_nsec = (left - (long)left) * 1e9 };
+		struct io_uring_getevents_arg arg = { .ts = (uintptr_t)&limit };
+
+		syscall(SYS_io_uring_enter, r->fd, 0, 1, IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, &arg, sizeof(arg));
+	}
+	return took || ring_take(r, out);
 }
 
 /* Submits; the result of the one entry, whatever its name. */
@@ -122,7 +128,7 @@ RING int ring_do(struct ring *r)
 
 	if (ret < 0)
 		return ret;
-	return ring_wait(r, &cqe, 20000) ? cqe.res : RING_NOTHING;
+	return ring_wait(r, &cqe, PATIENCE_MS) ? cqe.res : RING_NOTHING;
 }
 
 #endif
