@@ -420,6 +420,14 @@ static const struct op {
 };
 #define OPS (sizeof(ops) / sizeof(ops[0]))
 
+static bool all_worked(void)
+{
+	for (unsigned int i = 0; i < OPS; i++)
+		if (!shared->worked[i] && ops[i].always)
+			return false;
+	return true;
+}
+
 static void op_some(bool forks)
 {
 	unsigned int all = 0, i;
@@ -498,12 +506,13 @@ static bool reap(void)
 	return !pid || errno != ECHILD;
 }
 
+/* For so long, and on a slow machine until every operation has worked. */
 static void run(double seconds, uint64_t seed)
 {
-	double end = mem_clock() + seconds;
+	double end = mem_clock() + seconds, late = end + 3 * PATIENCE_S;
 
 	dice = seed;
-	while (mem_clock() < end) {
+	while (mem_clock() < end || (!all_worked() && mem_clock() < late)) {
 		reap();
 		for (int i = 0; i < PROCESSES; i++)
 			if (!processes[i]) {
@@ -579,12 +588,9 @@ static void nothing_left(int dev, const char *whose)
 {
 	struct pinion_info i = { 0 };
 
-	for (int n = 0; n < 100; n++) {
-		if (!dev_info(dev, &i) && !i.user_devices && !i.user_sessions && !i.user_claims && !i.user_watches &&
-		    !i.user_buffers)
-			return;
-		mem_sleep(100000);
-	}
+	if (eventually(!dev_info(dev, &i) && !i.user_devices && !i.user_sessions && !i.user_claims && !i.user_watches &&
+		       !i.user_buffers))
+		return;
 	wrong("%s: %u devices, %u sessions, %u claims, %u watches, %llu buffers are left", whose, i.user_devices, i.user_sessions,
 	      i.user_claims, i.user_watches, i.user_buffers);
 }

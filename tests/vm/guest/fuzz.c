@@ -883,6 +883,19 @@ static const struct op {
 };
 #define OPS (sizeof(ops) / sizeof(ops[0]))
 
+static bool must_work(unsigned int i)
+{
+	return ops[i].always || (ops[i].run == op_import && import_is_there());
+}
+
+static bool all_worked(void)
+{
+	for (unsigned int i = 0; i < OPS; i++)
+		if (!shared->worked[i] && must_work(i))
+			return false;
+	return true;
+}
+
 static void op_some(bool forks)
 {
 	unsigned int all = 0, i;
@@ -983,12 +996,13 @@ static bool reap(void)
 	return !pid || errno != ECHILD;
 }
 
+/* For so long, and on a slow machine until every operation has worked. */
 static void run(double seconds, uint64_t seed)
 {
-	double end = mem_clock() + seconds;
+	double end = mem_clock() + seconds, late = end + 3 * PATIENCE_S;
 
 	dice = seed;
-	while (mem_clock() < end) {
+	while (mem_clock() < end || (!all_worked() && mem_clock() < late)) {
 		reap();
 		for (int i = 0; i < PROCESSES; i++)
 			if (!processes[i]) {
@@ -1041,7 +1055,7 @@ static void counts(void)
 	for (unsigned int i = 0; i < OPS; i++) {
 		printf("# %s %lu of %lu\n", ops[i].name, shared->worked[i], shared->tried[i]);
 		all += shared->tried[i];
-		if (!shared->worked[i] && (ops[i].always || (ops[i].run == op_import && import_is_there())))
+		if (!shared->worked[i] && must_work(i))
 			wrong("%s never worked in %lu times", ops[i].name, shared->tried[i]);
 	}
 	printf("# %lu in all; on the way of %lu of the calls a step of the kernel failed\n", all, shared->kernel_failed);
