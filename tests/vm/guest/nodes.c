@@ -196,8 +196,8 @@ static void try_cpuset(void)
 		_exit(fd < 0 || bytes_on(fd, NEAR) != BYTES || alloc_on(BYTES, NEAR, PINION_ALLOC_NODE_STRICT) < 0 ? 4 : 0);
 	}
 	expect(-mem_wait(pid), 0, "the child in the cpuset");
-	for (int i = 0; i < 100 && rmdir(GROUP); i++)
-		mem_sleep(50000);
+	if (!eventually(!rmdir(GROUP)))
+		wrong("rmdir: %s", strerror(errno));
 	point("a node outside the cpuset", "is EPERM");
 }
 
