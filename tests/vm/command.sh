@@ -11,12 +11,12 @@ ulimit -l unlimited
 
 # Nothing of ours is left: what a holder had goes when its process has ended.
 left() { # BYTES
-	for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-		$P info >/tmp/out
-		grep -q "^module bytes: $1 of" /tmp/out && return 0
+	tries=0
+	until $P info >/tmp/out && grep -q "^module bytes: $1 of" /tmp/out; do
+		[ $tries -lt 60 ] || return 1
+		tries=$((tries + 1))
 		sleep 1
 	done
-	return 1
 }
 
 echo "root:x:0:0::/root:/bin/sh

@@ -24,7 +24,7 @@ holds() { # NAME COMMAND...
 # udevd may be at it still.
 node_is() { # OWNER
 	i=0
-	while [ $i -lt 100 ] && [ "$(stat -c '%F %a %U:%G' $NODE 2>&1)" != "character special file 660 $1" ]; do
+	while [ $i -lt 300 ] && [ "$(stat -c '%F %a %U:%G' $NODE 2>&1)" != "character special file 660 $1" ]; do
 		udevadm settle --timeout=10
 		sleep 0.1
 		i=$((i + 1))
@@ -109,7 +109,7 @@ advice() {
 # What a holder has goes when its process has ended.
 unused() {
 	i=0
-	while [ "$(cat $BUFFERS $USERS | sort -u)" != 0 ] && [ $i -lt 20 ]; do
+	while [ "$(cat $BUFFERS $USERS | sort -u)" != 0 ] && [ $i -lt 60 ]; do
 		sleep 1
 		i=$((i + 1))
 	done

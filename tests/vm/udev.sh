@@ -28,7 +28,7 @@ node_is() { # MODE UID:GID
 # A device's event is done when the queue is empty; a queue that has not begun is empty too.
 settled() { # MODE UID:GID
 	i=0
-	while ! node_is "$1" "$2" && [ $i -lt 100 ]; do
+	while ! node_is "$1" "$2" && [ $i -lt 300 ]; do
 		udevadm settle --timeout=10
 		sleep 0.1
 		i=$((i + 1))
@@ -36,11 +36,21 @@ settled() { # MODE UID:GID
 	udevadm settle --timeout=10 && node_is "$1" "$2"
 }
 
+# The device's event is done: udevd has noted when.
+handled() {
+	i=0
+	while ! udevadm info --query=property /sys/class/misc/pinion | grep -q USEC_INITIALIZED && [ $i -lt 300 ]; do
+		sleep 0.1
+		i=$((i + 1))
+	done
+	[ $i -lt 300 ]
+}
+
 start_udevd() {
 	$UDEVD --debug >/tmp/out 2>&1 &
 	udevd=$!
 	i=0
-	while ! udevadm control --ping --timeout=2 2>/dev/null && [ $i -lt 50 ]; do
+	while ! udevadm control --ping --timeout=2 2>/dev/null && [ $i -lt 150 ]; do
 		sleep 0.2
 		i=$((i + 1))
 	done
@@ -97,7 +107,7 @@ stop_udevd
 # A machine where the group was not made: the rule must not open the node to anybody.
 sed -i '/^pinion:/d' /etc/group /etc/passwd
 start_udevd
-insmod /mod/pinion.ko && udevadm settle --timeout=10 && sleep 1 && node_is 660 0:0
+insmod /mod/pinion.ko && handled && node_is 660 0:0
 point "without the group the node stays root's" $?
 stop_udevd
 exit $bad

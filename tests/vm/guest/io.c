@@ -6,12 +6,14 @@
 #define _GNU_SOURCE
 #include "bytes.h"
 #include "disk.h"
+#include "until.h"
 
 #include <arpa/inet.h>
 #include <linux/errqueue.h>
 #include <linux/io_uring.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -303,6 +305,8 @@ static void zero_copy(void)
 		wrong("recv: %s", strerror(errno));
 	is_painted(got, 10, 0, bytes / PAGE, "received");
 	/* The kernel says when it is done with the pages. */
+	if (!*state_wrong && poll(&(struct pollfd){ .fd = end[0] }, 1, PATIENCE_MS) != 1)
+		wrong("no notice of the end in half a minute");
 	if (!*state_wrong && recvmsg(end[0], &note, MSG_ERRQUEUE) < 0)
 		wrong("no notice of the end: %s", strerror(errno));
 	close(end[0]);
@@ -337,11 +341,10 @@ static void shared_memory_let_go(void)
 	uint64_t start = meminfo("Unevictable:");
 	int fd = dev_alloc(dev, 4 * HUGE, PINION_ALLOC_SHMEM);
 	char *p = dev_map(fd, 4 * HUGE, PROT_READ | PROT_WRITE);
-	uint64_t left;
+	uint64_t left = 0;
 
 	close(fd);
-	left = meminfo("Unevictable:");
-	if (p == MAP_FAILED || left > start + HUGE)
+	if (p == MAP_FAILED || !eventually((left = meminfo("Unevictable:")) <= start + HUGE))
 		wrong("%llu KiB are unevictable yet", (unsigned long long)(left - start) >> 10);
 	munmap(p, 4 * HUGE);
 	point("io of shared memory", "memory that was let go can be swapped while it is mapped");

@@ -148,9 +148,7 @@ static void registered(char *p)
 /* A ring lets go of what was registered some time after its last close. */
 static void until_free(uint64_t bytes)
 {
-	for (int i = 0; i < 600 && meminfo("MemAvailable") < bytes; i++)
-		usleep(100000);
-	if (meminfo("MemAvailable") < bytes)
+	if (!eventually(meminfo("MemAvailable") >= bytes))
 		wrong("%lu MiB are free, not %lu", meminfo("MemAvailable") >> 20, bytes >> 20);
 }
 

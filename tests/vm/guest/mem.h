@@ -4,6 +4,7 @@
 #define PINION_VM_MEM_H
 
 #include "dev.h"
+#include "until.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -115,23 +116,13 @@ MEM uint64_t mem_quarantine(void)
 MEM bool mem_free_again(uint64_t was, uint64_t slack)
 {
 	slack += mem_quarantine();
-	for (int i = 0; i < 100; i++) {
-		if (mem_free() + slack >= was)
-			return true;
-		mem_sleep(100000);
-	}
-	return false;
+	return eventually(mem_free() + slack >= was);
 }
 
 /* Waits until no more than @bytes and @buffers are in use. A socket's garbage is collected by a worker. */
 MEM bool mem_bytes_again(int dev, uint64_t bytes, uint64_t buffers)
 {
-	for (int i = 0; i < 100; i++) {
-		if (dev_bytes(dev) == bytes && dev_buffers(dev) == buffers)
-			return true;
-		mem_sleep(100000);
-	}
-	return false;
+	return eventually(dev_bytes(dev) == bytes && dev_buffers(dev) == buffers);
 }
 
 /* The frame behind an address that was touched; 0: none. For root. */
