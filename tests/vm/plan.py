@@ -24,7 +24,7 @@ class Program:
     env: tuple = ()  # "NAME=VALUE"
     allowed: tuple = ()
     params: str = ""
-    seconds: int = 300
+    seconds: int = 600  # many times what the longest takes on a slow machine
     tiers: tuple = ALL
     smoke: bool = False
     long: bool = False
@@ -106,27 +106,27 @@ BROKEN_MEMORY = (r"Memory failure:", r"MCE: Killing")
 
 # Devices and what is in flight on them.
 COUNTS = (
-    Program("counts", seconds=60),
-    Program("counts_page", seconds=60),
-    Program("counts_abi", seconds=240),
-    Program("counts_faults", seconds=120),
-    Program("counts_devices", seconds=120),
-    Program("counts_claims", seconds=240),
-    Program("counts_seen", seconds=120),
-    Program("counts_seen", ("group",), params="window_group=1", seconds=60),
-    Program("counts_elsewhere", seconds=120),
-    Program("counts_death", ("1000000",), seconds=300, tiers=("um",)),
-    Program("counts_death", ("100000",), seconds=300, tiers=QEMU),
-    Program("counts_gone", seconds=120),
-    Program("counts_restart", seconds=180),
-    Program("counts_flush", seconds=120),
-    Program("counts_wake", seconds=120),
-    Program("counts_uring", seconds=90),
-    Program("counts_cost", seconds=180, tiers=("um",)),
-    Program("counts_cost", seconds=180, tiers=("6.12",), long=True),
-    Program("counts_hostile", ("4", "1000"), seconds=180, tiers=("um",)),
-    Program("counts_hostile", ("4", "300"), seconds=240, tiers=QEMU),
-    Program("counts_fuzz", ("20",), seconds=150),
+    Program("counts"),
+    Program("counts_page"),
+    Program("counts_abi"),
+    Program("counts_faults"),
+    Program("counts_devices"),
+    Program("counts_claims"),
+    Program("counts_seen"),
+    Program("counts_seen", ("group",), params="window_group=1"),
+    Program("counts_elsewhere"),
+    Program("counts_death", ("1000000",), tiers=("um",)),
+    Program("counts_death", ("100000",), tiers=QEMU),
+    Program("counts_gone"),
+    Program("counts_restart"),
+    Program("counts_flush"),
+    Program("counts_wake"),
+    Program("counts_uring"),
+    Program("counts_cost", tiers=("um",)),
+    Program("counts_cost", tiers=("6.12",), long=True),
+    Program("counts_hostile", ("4", "1000"), tiers=("um",)),
+    Program("counts_hostile", ("4", "300"), tiers=QEMU),
+    Program("counts_fuzz", ("20",)),
     Program("counts_wake", ("1000000",), seconds=3600, tiers=("um", "6.1", "6.12"), long=True),
     Program("counts_fuzz", ("600",), seconds=1200, tiers=("debug", "kcsan"), long=True),
 )
@@ -141,7 +141,7 @@ BOOTS = (
         Program("limits"),
         Program("seen"),
         Program("node"),
-        Program("udev", path=os.path.join(HERE, "udev.sh"), files=udev_files(), seconds=180, tiers=STOCK),
+        Program("udev", path=os.path.join(HERE, "udev.sh"), files=udev_files(), tiers=STOCK),
         Program("limits", ("memlock",), params="memlock=1"),
     ), modules=("vgem", "loop", "crc32c_generic", "ext4"), ext4=True),
     Boot("kunit", (
@@ -156,17 +156,17 @@ BOOTS = (
         Program("dma"),
     ), tiers=QEMU, modules=("vgem",), extra=("importer",), cmdline="swiotlb=force"),
     Boot("lives", (
-        Program("advise", allowed=BROKEN_MEMORY, seconds=600),
-        Program("life", seconds=600),
-        Program("press", seconds=600),
+        Program("advise", allowed=BROKEN_MEMORY),
+        Program("life"),
+        Program("press"),
     ), modules=("vgem", "loop", "crc32c_generic", "ext4"), ext4=True),
     Boot("large", (
-        Program("large", seconds=600),
+        Program("large"),
     ), tiers=("6.12",), memory=4864),
     Boot("counts", COUNTS),
     # To memory and back: q35 can, where it is not told otherwise.
     Boot("suspend", (
-        Program("suspend", seconds=120),
+        Program("suspend"),
     ), tiers=STOCK, qemu=("-global", "ICH9-LPC.disable_s3=0")),
     Boot("fuzz", FUZZ, tiers=("um",)),
     Boot("fuzz", FUZZ, tiers=STOCK, extra=("importer",), cmdline=FREE_IS_POISON),
