@@ -359,7 +359,8 @@ static pid_t waiter(void)
 	if (pid)
 		return pid;
 	fd = dev_open(O_RDONLY);
-	_exit(dev_wait(fd, &victim, PINION_SCOPE_EVERY, PINION_COND_FLUSH, 0, now_ns() + 2 * PATIENCE_MS * 1000000LL, &out) != -ESTALE);
+	_exit(dev_wait(fd, &victim, PINION_SCOPE_EVERY, PINION_COND_FLUSH, 0, now_ns() + 2 * PATIENCE_MS * 1000000LL, &out) !=
+	      -ESTALE);
 }
 
 static void until_waited_for(int n)

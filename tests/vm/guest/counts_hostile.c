@@ -483,7 +483,7 @@ static void enemy_burdens(void)
 
 /* ---- lanes ---------------------------------------------------------------------------------------------------------- */
 
-#define OPENS 128
+#define OPENS	   128
 #define LANES_KEPT 512
 #define FIRST_UID  3000 /* of users without a lane */
 

@@ -387,6 +387,8 @@ static void window_of_the_dead(void)
 		window = (void *)dev_window(given.read_only, session);
 		if ((void *)window == MAP_FAILED) {
 			wrong("round %d: %s", round, strerror(errno));
+			kill(pid, SIGKILL);
+			waitpid(pid, NULL, 0);
 			break;
 		}
 		for (unsigned int i = 0; i < PAGE / 8; i++)

@@ -497,8 +497,7 @@ static void cancels(void)
 		ring_submit(&r);
 		ret = cancel_of(&r, 1, &target);
 		printf("# ASYNC_CANCEL of WAIT: %d, WAIT %d\n", ret, target);
-		if (!(ret == 0 && target == -ECANCELED) &&
-		    !(ret == -ENOENT && (target == RING_NOTHING || target == -ETIMEDOUT)))
+		if (!(ret == 0 && target == -ECANCELED) && !(ret == -ENOENT && (target == RING_NOTHING || target == -ETIMEDOUT)))
 			wrong("ASYNC_CANCEL of WAIT: %d, %d", ret, target);
 		if (target == RING_NOTHING)
 			expect(ring_do(&r), -ETIMEDOUT, "WAIT that was not cancelled");

@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 
 #define LATE_MS	 50
-#define CERTAIN	 64 /* of so many units one ends only when the other waits, so that somebody kicks in any case */
+#define CERTAIN	 64	       /* of so many units one ends only when the other waits, so that somebody kicks in any case */
 #define LIMIT_NS 10000000000LL /* for a wake: a hundred times what the timer needs */
 
 static struct pinion_dev device;
@@ -330,8 +330,8 @@ static void idle_watches(void)
 	} else {
 		polled = timers_polled(watch[0], &took_ms);
 		after = timers_idle();
-		printf("# timers started in 0.5 s while nobody polls: %d; in %.1f s while one does: %d; in 0.5 s after: %d\n", idle,
-		       took_ms / 1e3, polled, after);
+		printf("# timers started in 0.5 s while nobody polls: %d; in %.1f s while one does: %d; in 0.5 s after: %d\n",
+		       idle, took_ms / 1e3, polled, after);
 		if (idle || after)
 			wrong("%d and %d timers while nobody polls", idle, after);
 		/* 1, 2, 4 to 64 ms, then each 100. */

@@ -152,8 +152,8 @@ static void arguments(void)
 	for (unsigned int i = 0; i < 33; i++) {
 		l.kind = i ? 1U << (i - 1) : 0;
 		/* Rows of sessions are longer than these, those of watches are not. */
-		expect(dev_call(dev, PINION_IOC_LIST, &l), l.kind == PINION_LIST_BUFFERS || l.kind == PINION_LIST_WATCHES ? 0 : -EINVAL,
-		       "kind %#x", l.kind);
+		expect(dev_call(dev, PINION_IOC_LIST, &l),
+		       l.kind == PINION_LIST_BUFFERS || l.kind == PINION_LIST_WATCHES ? 0 : -EINVAL, "kind %#x", l.kind);
 		l.cursor = 0;
 	}
 	l.kind = PINION_LIST_BUFFERS;

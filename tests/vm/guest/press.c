@@ -507,7 +507,8 @@ static void try_kill_large(void)
 		best = most < best ? most : best;
 		gone("SIGKILL");
 	}
-	printf("# an ALLOC of %llu MiB that was killed had %llu\n", (unsigned long long)bytes >> 20, (unsigned long long)best >> 20);
+	printf("# an ALLOC of %llu MiB that was killed had %llu\n", (unsigned long long)bytes >> 20,
+	       (unsigned long long)best >> 20);
 	if (best > bytes / 4 * 3)
 		wrong("an ALLOC of %llu MiB that was killed went on to %llu", (unsigned long long)bytes >> 20,
 		      (unsigned long long)best >> 20);

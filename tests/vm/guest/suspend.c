@@ -11,9 +11,10 @@
 #include <pthread.h>
 #include <stddef.h>
 
-#define BYTES	(4 * MIB)
-#define BUFFERS 5
-#define SECONDS 4 /* asleep */
+#define BYTES	   (4 * MIB)
+#define BUFFERS	   5
+#define SECONDS	   10 /* from the alarm's setting to it; the way into sleep takes most of one */
+#define DEADLINE_S 3  /* of a wait meanwhile */
 
 static int dev, claim;
 static struct pinion_dev device, moving;
@@ -378,7 +379,7 @@ static void long_call(uint32_t flags, const char *what)
 
 static void sleep_through(const struct level *level)
 {
-	int64_t before = asleep_ns(), deadline = now_ns() + 1000000000LL * (SECONDS - 1), slept;
+	int64_t before = asleep_ns(), deadline = now_ns() + 1000000000LL * DEADLINE_S, slept;
 	uint64_t rounds;
 	struct pinion_reading row;
 	struct waiting late;

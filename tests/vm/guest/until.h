@@ -25,14 +25,14 @@ UNTIL double until_clock(void)
 }
 
 /* Looks until it holds, or patience is at its end. Whether it holds. */
-#define eventually(holds)                                              \
-	({                                                             \
-		double late_ = until_clock() + PATIENCE_S;             \
-		bool holds_;                                           \
-                                                                       \
-		while (!(holds_ = (holds)) && until_clock() < late_)   \
+#define eventually(holds)                                                  \
+	({                                                                 \
+		double late_ = until_clock() + PATIENCE_S;                 \
+		bool holds_;                                               \
+                                                                           \
+		while (!(holds_ = (holds)) && until_clock() < late_)       \
 			nanosleep(&(struct timespec){ 0, 1000000 }, NULL); \
-		holds_;                                                \
+		holds_;                                                    \
 	})
 
 /* The letter of /proc for a process or a thread, by its number; Z when it is gone. */
