@@ -363,9 +363,10 @@ static pid_t waiter(void)
 	      -ESTALE);
 }
 
-static void until_waited_for(int n)
+/* By @pid, beside others: @n in all. It counts before it waits. */
+static void until_waited_for(pid_t pid, int n)
 {
-	if (!eventually(info_of(dev).user_watches == (uint32_t)n))
+	if (!eventually(info_of(dev).user_watches == (uint32_t)n) || !until_asleep(pid))
 		wrong("%u watches and waits, not %d", info_of(dev).user_watches, n);
 }
 
@@ -388,7 +389,7 @@ static void busy(void)
 	expect(dev_attach(dev, &victim, 5, &own), 0, "ATTACH of one's own");
 	expect(dev_count(dev, own.handle, 1, 0, 0), 0, "ADD");
 	pid = waiter();
-	until_waited_for(1);
+	until_waited_for(pid, 1);
 	expect(dev_del(dev, &victim, 0), -EBUSY, "DEV_DEL with another's wait");
 	expect(dev_del(dev, &victim, PINION_DEL_FORCE), 0, "DEV_DEL by force");
 	if (waitpid(pid, &status, 0) != pid || status)
@@ -445,7 +446,7 @@ static void stale(void)
 	watch = dev_watch(other, &victim, PINION_SCOPE_EVERY, PINION_COND_FLUSH, 0);
 	pending = dev_watch(other, &victim, PINION_SCOPE_EVERY, PINION_COND_PENDING_LE, 0);
 	pid = waiter();
-	until_waited_for(3);
+	until_waited_for(pid, 3);
 	expect(dev_reading(dev, &victim, &row), 0, "READ");
 	if (row.high != 7 || line->generation != victim.generation || line->claimed_bytes != ~0ULL || line->held != 1)
 		wrong("%llu in flight before", row.high);
