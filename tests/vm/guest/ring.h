@@ -72,6 +72,12 @@ RING struct io_uring_sqe *ring_next(struct ring *r, int op, int fd, uint64_t nam
 	return sqe;
 }
 
+/* The thread that polls for entries has to be woken. */
+RING bool ring_sleeps(const struct ring *r)
+{
+	return __atomic_load_n(ring_word(r->sq, r->params.sq_off.flags), __ATOMIC_RELAXED) & IORING_SQ_NEED_WAKEUP;
+}
+
 /* How many were taken, or -errno. */
 RING int ring_submit(struct ring *r)
 {
@@ -82,7 +88,7 @@ RING int ring_submit(struct ring *r)
 	r->filled = 0;
 	if (r->params.flags & IORING_SETUP_SQPOLL) {
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
-		if (__atomic_load_n(ring_word(r->sq, r->params.sq_off.flags), __ATOMIC_RELAXED) & IORING_SQ_NEED_WAKEUP)
+		if (ring_sleeps(r))
 			flags = IORING_ENTER_SQ_WAKEUP;
 		else
 			return n;
