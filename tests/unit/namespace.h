@@ -27,7 +27,7 @@ static inline bool namespace_leave(int flags)
 	snprintf(groups, sizeof(groups), "%u %u 1", gid, gid);
 	ret = unshare(flags | CLONE_NEWUSER);
 	/* A thread that was joined may be there for a moment. */
-	for (int i = 0; i < 100 && ret && errno == EINVAL; i++) {
+	for (int i = 0; i < 2000 && ret && errno == EINVAL; i++) {
 		usleep(10000);
 		ret = unshare(flags | CLONE_NEWUSER);
 	}

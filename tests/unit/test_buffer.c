@@ -2,6 +2,7 @@
 #include "ground.h"
 #include "harness.h"
 #include "namespace.h"
+#include "plain_user.h"
 
 #include "memory/buffer.h"
 
@@ -648,7 +649,7 @@ static int hold_of_an_ordinary_user(void)
 
 	if (setrlimit(RLIMIT_MEMLOCK, &lim))
 		return 1;
-	if (!geteuid() && (setgid(65534) || setuid(65534)))
+	if (!plain_become())
 		return 2;
 	if (pinion_open(NULL, &ctx))
 		return 3;
@@ -691,8 +692,7 @@ START_TEST(little_memlock_is_said_and_not_hidden)
 		SKIP("the address sanitizer makes mlock() do nothing");
 	snprintf(dir, sizeof(dir), "%s/dir-XXXXXX", test_tmp());
 	ck_assert_ptr_nonnull(mkdtemp(dir));
-	if (!geteuid())
-		ck_assert_int_eq(chown(dir, 65534, 65534), 0);
+	ck_assert(plain_own(dir));
 	pid = fork();
 	if (!pid) {
 		/* The user may not come through what is above. */

@@ -7,6 +7,7 @@
 #include "group.h"
 #include "harness.h"
 #include "namespace.h"
+#include "plain_user.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -116,8 +117,7 @@ static void setup(void)
 {
 	snprintf(home, sizeof(home), "%s/home-XXXXXX", test_tmp());
 	ck_assert_ptr_nonnull(mkdtemp(home));
-	if (!geteuid())
-		ck_assert_int_eq(chown(home, NOBODY, NOBODY), 0);
+	ck_assert(plain_own(home));
 }
 
 /* Becomes an ordinary user who may lock @memlock bytes, with a runtime directory of its own. */
@@ -126,8 +126,7 @@ static bool become_ordinary(uint64_t memlock)
 	struct rlimit lim = { memlock, memlock };
 
 	/* The user may not come through what is above. */
-	return !chdir(home) && !setenv("PINION_DIR", ".", 1) && !setrlimit(RLIMIT_MEMLOCK, &lim) &&
-	       (geteuid() || (!setgid(NOBODY) && !setuid(NOBODY)));
+	return !chdir(home) && !setenv("PINION_DIR", ".", 1) && !setrlimit(RLIMIT_MEMLOCK, &lim) && plain_become();
 }
 
 /* ---- limits of locked memory ------------------------------------------------------------------------------------- */
