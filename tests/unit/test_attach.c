@@ -24,6 +24,8 @@
 #include "model/index.h"
 
 #define SECOND INT64_C(1000000000)
+/* For what comes, however busy the machine is: the test's own limit is shorter. */
+#define EVER (3600 * SECOND)
 
 static struct pinion_context *ctx;
 static char path[PATH_MAX];
@@ -56,11 +58,6 @@ static void setup(void)
 static void teardown(void)
 {
 	pinion_close(ctx);
-}
-
-static int64_t now_ns(void)
-{
-	return pinion_deadline_in(0);
 }
 
 /* ---- a holder in a process of its own ------------------------------------------------------------------------------ */
@@ -135,6 +132,7 @@ static void stop(pid_t pid)
 	waitpid(pid, NULL, WUNTRACED);
 }
 
+/* With @wait_ns 0 a holder that has nothing to give yet says so, and one that says nothing is not waited for longer than others do. */
 static int attach(const char *name, int64_t wait_ns, struct pinion_model **m)
 {
 	struct pinion_attach_opts opts = { .size = sizeof(opts), .deadline_ns = wait_ns ? pinion_deadline_in(wait_ns) : 0 };
@@ -222,7 +220,7 @@ START_TEST(attach_load_show_remove)
 	struct pinion_model *m;
 	size_t n;
 
-	ck_ok(attach("m", 0, &m));
+	ck_ok(attach("m", EVER, &m));
 	ck_assert(is_whole(m));
 	ck_ok(pinion_name_show(ctx, "m", &info, user, 4, &n));
 	ck_assert_str_eq(info.state, "ready");
@@ -247,7 +245,7 @@ START_TEST(an_attached_model_outlives_its_holder)
 	pid_t pid = start_holder("m", READY);
 	struct pinion_model *m;
 
-	ck_ok(attach("m", 0, &m));
+	ck_ok(attach("m", EVER, &m));
 	kill_and_reap(pid);
 	ck_assert(is_whole(m));
 	ck_assert_int_eq(names(), 0);
@@ -263,9 +261,9 @@ START_TEST(a_name_of_a_killed_holder_is_free_at_once)
 		struct pinion_model *m;
 
 		kill_and_reap(pid);
-		ck_assert_int_eq(attach("m", SECOND, &m), -ENOENT);
+		ck_assert_int_eq(attach("m", EVER, &m), -ENOENT);
 		pid = start_holder("m", READY);
-		ck_ok(attach("m", 0, &m));
+		ck_ok(attach("m", EVER, &m));
 		ck_assert(is_whole(m));
 		pinion_model_free(m);
 		kill_and_reap(pid);
@@ -290,6 +288,15 @@ START_TEST(a_living_holder_keeps_its_name)
 }
 END_TEST
 
+/* A name that no other process of this machine has: what the kernel lists of sockets tells no directories apart. */
+static const char *own_name(const char *of)
+{
+	static char name[PINION_NAME_MAX + 1];
+
+	snprintf(name, sizeof(name), "%s-%d", of, getpid());
+	return name;
+}
+
 /* Sockets at @name's path: the holder's own and those of its connections. */
 static int sockets_of(const char *name)
 {
@@ -313,29 +320,29 @@ static void await_sockets(const char *name, int n)
 
 START_TEST(nobody_sees_half_loaded_data_and_waiters_of_a_killed_loader_get_an_error)
 {
+	const char *half = own_name("half");
+
 	for (int stage = TAKEN; stage <= LOADED; stage++) {
-		pid_t pid = start_holder("half", stage), waiter;
+		pid_t pid = start_holder(half, stage), waiter;
 		struct pinion_model *m;
 		int status;
 
-		ck_assert_int_eq(attach("half", 0, &m), -EBUSY);
-		await_sockets("half", 1);
+		ck_assert_int_eq(attach(half, 0, &m), -EBUSY);
+		await_sockets(half, 1);
 		waiter = fork();
 		if (waiter == 0) {
 			struct pinion_context *own;
-			struct pinion_attach_opts opts = { .size = sizeof(opts), .deadline_ns = pinion_deadline_in(60 * SECOND) };
+			struct pinion_attach_opts opts = { .size = sizeof(opts), .deadline_ns = pinion_deadline_in(EVER) };
 
 			if (pinion_open(NULL, &own))
 				_exit(1);
-			_exit(pinion_model_attach(own, "half", &opts, &m) == -EPIPE ? 0 : 2);
+			_exit(pinion_model_attach(own, half, &opts, &m) == -EPIPE ? 0 : 2);
 		}
-		await_sockets("half", 2);
+		await_sockets(half, 2);
 		kill_and_reap(pid);
-		int64_t start = now_ns();
-
+		/* Long before its deadline, which is not within the test's time. */
 		waitpid(waiter, &status, 0);
 		ck_assert_int_eq(status, 0);
-		ck_assert_int_lt(now_ns() - start, 10 * SECOND);
 		ck_assert_int_eq(names(), 0);
 	}
 }
@@ -343,7 +350,6 @@ END_TEST
 
 START_TEST(a_child_that_a_holder_forked_neither_keeps_the_name_nor_hangs_a_waiter)
 {
-	int64_t start;
 	struct pinion_model *m;
 	struct pinion_holder *h;
 	pid_t pid, child, killer;
@@ -372,12 +378,10 @@ START_TEST(a_child_that_a_holder_forked_neither_keeps_the_name_nor_hangs_a_waite
 	/* Nor who cannot even connect, to a socket that the child keeps open. */
 	fill_queue();
 	killer = kill_in_a_moment(pid);
-	ck_assert_int_eq(attach("m", 3600 * SECOND, &m), -ENOENT);
+	ck_assert_int_eq(attach("m", EVER, &m), -ENOENT);
 	waitpid(killer, NULL, 0);
 	waitpid(pid, NULL, 0);
-	start = now_ns();
-	ck_assert_int_eq(attach("m", 30 * SECOND, &m), -ENOENT);
-	ck_assert_int_lt(now_ns() - start, 10 * SECOND);
+	ck_assert_int_eq(attach("m", EVER, &m), -ENOENT);
 	ck_ok(pinion_holder_open(ctx, "m", path, &h));
 	pinion_holder_free(h);
 	kill(shared->forked, SIGKILL);
@@ -386,8 +390,11 @@ END_TEST
 
 START_TEST(waiters_get_the_model_when_it_is_ready)
 {
-	pid_t pid = start_holder("m", TAKEN), waiter[8];
+	const char *name = own_name("awaited");
+	pid_t pid = start_holder(name, TAKEN), waiter[8];
 	int status;
+
+	await_sockets(name, 1);
 
 	for (int i = 0; i < 8; i++) {
 		waiter[i] = fork();
@@ -396,12 +403,12 @@ START_TEST(waiters_get_the_model_when_it_is_ready)
 			struct pinion_context *own;
 			struct pinion_model *m;
 
-			if (pinion_open(NULL, &own) || pinion_model_attach(own, "m", &opts, &m))
+			if (pinion_open(NULL, &own) || pinion_model_attach(own, name, &opts, &m))
 				_exit(1);
 			_exit(is_whole(m) ? 0 : 2);
 		}
 	}
-	usleep(50000);
+	await_sockets(name, 1 + 8);
 	shared->go_on = READY;
 	for (int i = 0; i < 8; i++) {
 		waitpid(waiter[i], &status, 0);
@@ -477,7 +484,7 @@ START_TEST(a_worker_cannot_write_into_the_weights)
 	int fd, again;
 	bool slice;
 
-	ck_ok(attach("m", 0, &m));
+	ck_ok(attach("m", EVER, &m));
 	ck_ok(pinion_model_tensor(m, "w", &t));
 	ck_assert_int_eq(pinion_buffer_map(pinion_model_buffer(m), PINION_READ | PINION_WRITE, &addr), -EPERM);
 	fd = pinion_buffer_export(pinion_model_buffer(m));
@@ -514,11 +521,13 @@ START_TEST(two_hundred_attachers_at_once)
 	ck_assert_int_eq(pipe(stay), 0);
 	for (unsigned int i = 0; i < crowd; i++) {
 		if (fork() == 0) {
+			struct pinion_attach_opts opts = { .size = sizeof(opts), .deadline_ns = PINION_FOREVER };
 			struct pinion_context *own;
 			struct pinion_model *m;
 
 			close(stay[1]);
-			if (pinion_open(NULL, &own) || pinion_model_attach(own, "m", NULL, &m))
+			/* Of so many at once some wait for longer than a silent holder is waited for. */
+			if (pinion_open(NULL, &own) || pinion_model_attach(own, "m", &opts, &m))
 				_exit(1);
 			/* Asleep: so many that look again and again would leave the holder no CPU. */
 			_exit(read(stay[0], &c, 1) ? 2 : 0);
@@ -571,12 +580,16 @@ START_TEST(a_holder_that_serves_as_many_as_it_can_says_so)
 	ck_ok(pinion_holder_open(ctx, "full", path, &h));
 	for (int i = 0; i < 4096; i++)
 		sock[i] = waiting_client("full");
-	ck_assert_int_eq(attach("full", 100 * SECOND, &m), -EAGAIN);
+	ck_assert_int_eq(attach("full", EVER, &m), -EAGAIN);
 	ck_assert_msg(strstr(pinion_error(), "serves 4096 processes") != NULL, "%s", pinion_error());
-	ck_ok(pinion_name_show(ctx, "full", &info, NULL, 0, NULL));
+	/* One that got too little of the machine to answer in time is asked again, within the test's. */
+	do {
+		info.size = sizeof(info);
+		ck_ok(pinion_name_show(ctx, "full", &info, NULL, 0, NULL));
+	} while (!strcmp(info.state, "not answering"));
 	ck_assert_str_eq(info.state, "loading");
 	close(sock[0]);
-	for (int i = 0; (ret = attach("full", 0, &m)) == -EAGAIN && i < 20000; i++)
+	while ((ret = attach("full", 0, &m)) == -EAGAIN || ret == -ETIMEDOUT)
 		usleep(1000);
 	ck_assert_int_eq(ret, -EBUSY);
 	ck_assert_ptr_null(m);
@@ -615,7 +628,7 @@ START_TEST(a_full_queue_before_a_stopped_holder_hangs_nobody)
 	ck_assert_int_eq(pinion_error_advice(), PINION_ADVICE_NAME_SILENT);
 	/* Its death ends a wait for it. */
 	killer = kill_in_a_moment(pid);
-	ck_assert_int_eq(attach("m", SECOND * 3600, &m), -ENOENT);
+	ck_assert_int_eq(attach("m", EVER, &m), -ENOENT);
 	waitpid(killer, NULL, 0);
 	waitpid(pid, NULL, 0);
 	ck_assert_ptr_null(m);
@@ -631,7 +644,7 @@ START_TEST(who_gave_up_removing_a_name_does_not_remove_it_later)
 	ck_assert_int_eq(pinion_name_remove(ctx, "m"), -ETIMEDOUT);
 	kill(pid, SIGCONT);
 	/* It is served after that request. */
-	ck_ok(attach("m", 5 * SECOND, &m));
+	ck_ok(attach("m", EVER, &m));
 	ck_assert(is_whole(m));
 	pinion_model_free(m);
 	ck_ok(pinion_name_remove(ctx, "m"));
@@ -707,7 +720,7 @@ static int ask_fake(enum name_op op, const void *answer, size_t bytes, const int
 		_exit(0);
 	}
 	close(sock);
-	ret = op == NAME_REMOVE ? pinion_name_remove(ctx, "fake") : pinion_model_attach(ctx, "fake", NULL, &m);
+	ret = op == NAME_REMOVE ? pinion_name_remove(ctx, "fake") : attach("fake", EVER, &m);
 	ck_assert_ptr_null(m);
 	waitpid(pid, &status, 0);
 	name_release(ctx, "fake", &record);
@@ -795,7 +808,7 @@ START_TEST(a_hostile_client_does_not_disturb_the_holder)
 		if (i % 5)
 			close(sock);
 	}
-	ck_ok(attach("m", 5 * SECOND, &m));
+	ck_ok(attach("m", EVER, &m));
 	ck_assert(is_whole(m));
 	pinion_model_free(m);
 	kill_and_reap(pid);
