@@ -49,7 +49,7 @@ static inline int group_run(const char *group, int (*fn)(const char *group))
 	if (!pid)
 		_exit(group_set(group, "cgroup.procs", "0") ? fn(group) : 99);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	for (int i = 0; i < 50 && rmdir(group) && errno == EBUSY; i++)
+	for (int i = 0; i < 200 && rmdir(group) && errno == EBUSY; i++)
 		usleep(100000);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }

@@ -310,7 +310,7 @@ START_TEST(a_directory_or_a_fifo)
 	int socks[2], end[2];
 	struct pinion_mapping *map = NULL;
 
-	alarm(20); /* the open of a FIFO could wait for ever */
+	alarm(200); /* the open of a FIFO could wait for ever */
 	ck_assert_int_eq(mkdir(in_tmp("dir"), 0700), 0);
 	make_file(in_tmp("dir/inside"), "a", 1);
 	refuse_no_file(in_tmp("dir"), "a directory");
@@ -550,7 +550,7 @@ START_TEST(a_name_whose_record_is_none_is_nobodys)
 {
 	char path[PATH_MAX], name[32];
 
-	alarm(20);
+	alarm(200);
 	for (enum damage how = UNTOUCHED; how < DAMAGES; how++) {
 		struct pinion_storage *st = NULL, *other = NULL;
 		struct file_state before;
