@@ -43,7 +43,7 @@ static struct pinion_device_info info_of(struct pinion_device *dev)
 /* Until so many units are in flight: the kernel begins an I/O a moment after it was submitted. */
 static void until_in_flight(struct pinion_device *dev, uint32_t n)
 {
-	int64_t give_up = pinion_deadline_in(20000 * MS);
+	int64_t give_up = pinion_deadline_in(100000 * MS);
 
 	while (in_flight(dev) != n)
 		ck_assert_msg(pinion_deadline_in(0) < give_up, "%u units in flight, not %u", in_flight(dev), n);
