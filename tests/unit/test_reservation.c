@@ -632,8 +632,8 @@ START_TEST(a_lock_that_others_get_is_waited_for)
 			_exit(1);
 		if (counter_lock(own->counts) || write(sock[1], "x", 1) != 1)
 			_exit(2);
-		for (int turn = 0; turn < 16; turn++) {
-			usleep(200000);
+		for (int turn = 0; turn < 64; turn++) {
+			usleep(50000);
 			__atomic_add_fetch(&own->counts->file->head.turns, 1, __ATOMIC_RELAXED);
 		}
 		counter_unlock(own->counts);

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <pinion/pinion.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -181,7 +182,7 @@ START_TEST(racing_creators_count_on_one_device)
 			if (pinion_open(NULL, &own))
 				_exit(1);
 			for (atomic_fetch_add(gate, 1); atomic_load(gate) < CREATORS;)
-				;
+				sched_yield();
 			if (pinion_device_add(own, "rows-race", NULL, &dev) || pinion_work_begin(dev, 1, &ticket))
 				_exit(2);
 			atomic_fetch_add(gate, 1);

@@ -20,10 +20,13 @@
 #include <unistd.h>
 
 /*
- * The kept figures are compiled here once more, because the tests count their measurements and set them. The library's
- * own part is not linked, because this one comes first.
+ * The kept figures are compiled here once more, because the tests count their measurements and set them, and their clock. The
+ * library's own part is not linked, because this one comes first.
  */
+static int clock_of_test(clockid_t id, struct timespec *ts);
+#define clock_gettime clock_of_test
 #include "../../lib/dispatch/host_memory.c"
+#undef clock_gettime
 #include "../../lib/work/account.h"
 
 static uint64_t measured, fake_available = 1000, fake_total = 10000;
@@ -40,6 +43,18 @@ static int fake_room(uint64_t value[2])
 static void fake(void)
 {
 	room.measure = fake_room;
+}
+
+static int64_t stands_at; /* atomic; 0: the clock goes on by itself */
+
+static int clock_of_test(clockid_t id, struct timespec *ts)
+{
+	int64_t ns = __atomic_load_n(&stands_at, __ATOMIC_SEQ_CST);
+
+	if (!ns)
+		return clock_gettime(id, ts);
+	*ts = (struct timespec){ .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
+	return 0;
 }
 
 static struct pinion_context *ctx;
@@ -234,41 +249,71 @@ START_TEST(what_cannot_be_measured_is_no_figure)
 END_TEST
 
 #define THREADS 4
+#define STEPS	10
+#define READS	2000 /* of each thread in each step, or more */
 
-/* The fakes' figure and its total go together: a torn reading would be one without the other. */
-static void *read_for_a_while(void *arg)
+static struct reader {
+	pthread_t thread;
+	uint64_t reads, wrong; /* atomic */
+} readers[THREADS];
+
+static bool read_enough; /* atomic */
+
+/* The fakes' figures are whole thousands: a torn reading would be none. */
+static void *read_on(void *arg)
 {
-	struct timespec start, now;
-	uint64_t bytes, *wrong = arg, reads = 0;
+	struct reader *r = arg;
+	uint64_t bytes;
 
-	clock_gettime(CLOCK_MONOTONIC, &start);
-	do {
-		for (int i = 0; i < 1000; i++, reads++)
-			*wrong += pinion_device_available(find("cpu"), &bytes) || bytes % 1000;
-		clock_gettime(CLOCK_MONOTONIC, &now);
-	} while (now.tv_sec - start.tv_sec + (now.tv_nsec - start.tv_nsec) / 1e9 < 0.4);
-	return (void *)(uintptr_t)reads;
+	while (!__atomic_load_n(&read_enough, __ATOMIC_ACQUIRE)) {
+		if (pinion_device_available(find("cpu"), &bytes) || bytes % 1000)
+			__atomic_add_fetch(&r->wrong, 1, __ATOMIC_RELAXED);
+		__atomic_add_fetch(&r->reads, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
 }
 
+static void wait_for_reads(uint64_t more)
+{
+	uint64_t until[THREADS];
+
+	for (int i = 0; i < THREADS; i++)
+		until[i] = __atomic_load_n(&readers[i].reads, __ATOMIC_RELAXED) + more;
+	for (int i = 0; i < THREADS; i++)
+		while (__atomic_load_n(&readers[i].reads, __ATOMIC_RELAXED) < until[i])
+			usleep(100);
+}
+
+/*
+ * By the test's clock, so that it is no matter how long a thread is kept from the processor; but for one that is kept from it
+ * while it writes, in that step.
+ */
 START_TEST(any_number_of_threads_read_at_once)
 {
-	pthread_t thread[THREADS];
-	uint64_t wrong[THREADS] = { 0 }, reads = 0;
+	uint64_t before = 0, now;
+	int calm = 0;
 
 	find("cpu");
 	fake();
+	stands_at = 1000000000;
 	for (int i = 0; i < THREADS; i++)
-		ck_assert_int_eq(pthread_create(&thread[i], NULL, read_for_a_while, &wrong[i]), 0);
-	for (int i = 0; i < THREADS; i++) {
-		void *n;
-
-		pthread_join(thread[i], &n);
-		ck_assert_uint_eq(wrong[i], 0);
-		reads += (uintptr_t)n;
+		ck_assert_int_eq(pthread_create(&readers[i].thread, NULL, read_on, &readers[i]), 0);
+	for (int step = 1; step <= STEPS; step++) {
+		/* The first time all may measure, and later whoever looked at the figures before the one did who took it on. */
+		wait_for_reads(READS);
+		now = __atomic_load_n(&measured, __ATOMIC_RELAXED);
+		ck_assert_uint_gt(now, before);
+		calm += now - before <= THREADS;
+		before = now;
+		__atomic_store_n(&fake_available, 1000 * (1 + step), __ATOMIC_RELAXED);
+		__atomic_add_fetch(&stands_at, AGING_NS + 1, __ATOMIC_SEQ_CST);
 	}
-	/* 400 ms are 9 times the age at which one thread measures anew; the first time all may. */
-	ck_assert_uint_le(measured, 9 + THREADS + 40);
-	ck_assert_uint_gt(reads, measured * 10);
+	__atomic_store_n(&read_enough, true, __ATOMIC_RELEASE);
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(readers[i].thread, NULL);
+		ck_assert_uint_eq(readers[i].wrong, 0);
+	}
+	ck_assert_int_ge(calm, STEPS / 2);
 	pinion_close(ctx);
 }
 END_TEST
@@ -751,6 +796,7 @@ static Suite *signal_suite(void)
 	Suite *s = suite_create("signal");
 	TCase *c = tcase_create("signal");
 
+	tcase_set_timeout(c, 60);
 	tcase_add_loop_test(c, would_fit_is_the_contracts_table, 0, sizeof(rows) / sizeof(*rows));
 	tcase_add_test(c, would_fit_is_the_contracts_formula);
 	tcase_add_test(c, fits_have_names);

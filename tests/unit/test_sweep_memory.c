@@ -154,7 +154,7 @@ static void same(const struct sweep_tally *was, const char *when, unsigned int n
 /* How many more live than @before. Where there was no memory for a ring, a worker did its work, which stays two seconds for more. */
 static int left(int before)
 {
-	for (int i = 0; i < 1000 && atomic_load(&living) != before; i++)
+	for (int i = 0; i < 3000 && atomic_load(&living) != before; i++)
 		usleep(10000);
 	return atomic_load(&living) - before;
 }

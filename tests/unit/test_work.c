@@ -353,7 +353,7 @@ START_TEST(a_unit_may_be_counted_while_its_thread_ends)
 }
 END_TEST
 
-/* Of CPU time: what else runs is nothing to it. */
+/* Of CPU time: what else runs is little to it. */
 static double cycles_ns(int n)
 {
 	struct timespec a, b;
@@ -369,14 +369,27 @@ static double cycles_ns(int n)
 	return ((b.tv_sec - a.tv_sec) * 1e9 + (b.tv_nsec - a.tv_nsec)) / n;
 }
 
+/* The least of ten: the machine takes something from one of them, what is slower is so each time. */
+static double least_cycles_ns(void)
+{
+	double least = cycles_ns(50);
+
+	for (int i = 0; i < 9; i++) {
+		double ns = cycles_ns(50);
+
+		least = ns < least ? ns : least;
+	}
+	return least;
+}
+
 START_TEST(contexts_that_come_and_go_do_not_slow_the_thread_down)
 {
 	double first, last;
 
 	cycles_ns(100);
-	first = cycles_ns(500);
+	first = least_cycles_ns();
 	cycles_ns(2000);
-	last = cycles_ns(500);
+	last = least_cycles_ns();
 	ck_assert_msg(last < 10 * first, "%.0f ns at first, %.0f at last", first, last);
 }
 END_TEST
