@@ -3,7 +3,9 @@
 #include "index_files.h"
 #include "model/cached.h"
 
+#include <linux/magic.h>
 #include <pinion/pinion.h>
+#include <sys/vfs.h>
 
 static struct pinion_context *ctx;
 static const enum pinion_io all_io[] = { PINION_IO_AUTO, PINION_IO_BUFFERED, PINION_IO_DIRECT };
@@ -60,8 +62,12 @@ static bool warm_up(const char *path, uint64_t bytes, unsigned int stripes)
 {
 	int fd = open(path, O_RDONLY | O_DIRECT);
 	char *data = malloc(STRIPE);
+	struct statfs fs;
 
-	if (fd < 0) {
+	/* All of a tmpfs is page cache, which opens for direct I/O all the same. */
+	if (fd < 0 || fstatfs(fd, &fs) || fs.f_type == TMPFS_MAGIC) {
+		if (fd >= 0)
+			close(fd);
 		free(data);
 		return false;
 	}
@@ -82,39 +88,60 @@ static uint64_t apart(uint64_t a, uint64_t b)
 	return a > b ? a - b : b - a;
 }
 
+/*
+ * The page cache is the machine's: what others do may take some of it away, or keep something there for a while. So what is found
+ * there is judged by the best of some tries.
+ */
+#define TRIES 10
+
 /* Which 4 MiB of eight are there; what is there is copied from there, the rest is read past it. */
 static const unsigned int stripes[] = { 0x00, 0xff, 0xf0, 0x0f, 0x55, 0x18 };
+
+static bool went_as_it_was(const struct pinion_load_stats *stats, uint64_t warm, bool moved)
+{
+	/* The header's pages were read before. */
+	if (!strcmp(stats->cached_by, "cachestat") && apart(stats->cached_bytes, warm) > 1 << 20)
+		return false;
+	/* Moved tensors are looked at 8 MiB at a time. */
+	return moved || (apart(stats->buffered_bytes, warm) <= 1 << 20 && apart(stats->direct_bytes, 8 * STRIPE - warm) <= 1 << 20);
+}
 
 START_TEST(warm_parts_are_copied_and_cold_ones_read_directly)
 {
 	static const struct part staying[] = { { 8 * STRIPE - 4096, false } }, moving[] = { { 1, true }, { 8 * STRIPE - 4096, true } };
 	uint64_t warm = __builtin_popcount(stripes[_i / 2]) * STRIPE;
 	struct pinion_load_stats stats = { .size = sizeof(stats) };
-	bool moved = _i % 2;
+	bool moved = _i % 2, went = false;
 	struct file f = { 0 };
 	const char *path = moved ? make_file(&f, moving, 2, 1) : make_file(&f, staying, 1, 0);
 
-	if (!warm_up(path, 8 * STRIPE, stripes[_i / 2])) {
-		free(f.data);
-		SKIP("no direct I/O in the temporary folder");
+	for (int i = 0; i < TRIES && !went; i++) {
+		if (!warm_up(path, 8 * STRIPE, stripes[_i / 2])) {
+			free(f.data);
+			SKIP("no direct I/O in the temporary folder");
+		}
+		stats.size = sizeof(stats);
+		pinion_model_free(load(path, PINION_IO_AUTO, &f, &stats));
+		ck_assert_str_ne(stats.cached_by, "");
+		if (warm && stats.buffered_bytes > STRIPE)
+			ck_assert_str_eq(stats.buffered_why, "the page cache holds it");
+		went = went_as_it_was(&stats, warm, moved);
 	}
-	pinion_model_free(load(path, PINION_IO_AUTO, &f, &stats));
 	printf("stripes %02x%s: %lu MiB there by %s, direct %lu MiB, buffered %lu MiB (%s)\n", stripes[_i / 2], moved ? ", moved" : "",
 	       stats.cached_bytes >> 20, stats.cached_by, stats.direct_bytes >> 20, stats.buffered_bytes >> 20, stats.buffered_why);
-	ck_assert_str_ne(stats.cached_by, "");
-	/* The header's pages were read before. */
-	if (!strcmp(stats.cached_by, "cachestat"))
-		ck_assert_uint_le(apart(stats.cached_bytes, warm), 1 << 20);
-	/* Moved tensors are looked at 8 MiB at a time. */
-	if (!moved) {
-		ck_assert_uint_le(apart(stats.buffered_bytes, warm), 1 << 20);
-		ck_assert_uint_le(apart(stats.direct_bytes, 8 * STRIPE - warm), 1 << 20);
-	}
-	if (warm && stats.buffered_bytes > STRIPE)
-		ck_assert_str_eq(stats.buffered_why, "the page cache holds it");
+	ck_assert(went);
 	free(f.data);
 }
 END_TEST
+
+/* Of a file whose second half is there. */
+static bool counts_and_samples(struct cached *exact, struct cached *samples)
+{
+	if (cached_bytes(exact, 0, 4 * STRIPE) > 1 << 20 || cached_bytes(exact, 4 * STRIPE, 3 * STRIPE) < 3 * STRIPE - (1 << 20) ||
+	    cached_bytes(samples, STRIPE, STRIPE) || cached_bytes(samples, 5 * STRIPE, STRIPE) != STRIPE)
+		return false;
+	return exact->sampled || apart(cached_bytes(exact, 3 * STRIPE, 2 * STRIPE), 2 * STRIPE) >= STRIPE - 8192;
+}
 
 /* What a kernel before 6.5 says, and one that will not say what another's file has in memory. */
 START_TEST(what_the_page_cache_holds_is_counted_or_sampled)
@@ -124,23 +151,22 @@ START_TEST(what_the_page_cache_holds_is_counted_or_sampled)
 	struct stream_file *file;
 	struct file f = { 0 };
 	const char *path = make_file(&f, parts, 1, 0);
+	bool right = false;
 	int fd;
 
 	free(f.data);
-	if (!warm_up(path, 8 * STRIPE, 0xf0))
-		SKIP("no direct I/O in the temporary folder");
-	fd = open(path, O_RDONLY);
-	ck_ok(file_open(fd, false, &file));
-	exact.file = samples.file = file;
-	ck_assert_uint_eq(cached_bytes(&exact, 0, 0), 0);
-	ck_assert_uint_le(cached_bytes(&exact, 0, 4 * STRIPE), 1 << 20);
-	ck_assert_uint_ge(cached_bytes(&exact, 4 * STRIPE, 3 * STRIPE), 3 * STRIPE - (1 << 20));
-	ck_assert_uint_eq(cached_bytes(&samples, STRIPE, STRIPE), 0);
-	ck_assert_uint_eq(cached_bytes(&samples, 5 * STRIPE, STRIPE), STRIPE);
-	if (!exact.sampled)
-		ck_assert_uint_ge(apart(cached_bytes(&exact, 3 * STRIPE, 2 * STRIPE), 2 * STRIPE), STRIPE - 8192);
-	file_unref(file);
-	close(fd);
+	for (int i = 0; i < TRIES && !right; i++) {
+		if (!warm_up(path, 8 * STRIPE, 0xf0))
+			SKIP("no direct I/O in the temporary folder");
+		fd = open(path, O_RDONLY);
+		ck_ok(file_open(fd, false, &file));
+		exact.file = samples.file = file;
+		ck_assert_uint_eq(cached_bytes(&exact, 0, 0), 0);
+		right = counts_and_samples(&exact, &samples);
+		file_unref(file);
+		close(fd);
+	}
+	ck_assert(right);
 }
 END_TEST
 

@@ -495,7 +495,8 @@ START_TEST(more_than_a_node_has_is_refused_with_its_room_or_goes_to_another)
 {
 	unsigned int least = 0, nodes = 0;
 	struct pinion_buffer *buf = NULL;
-	uint64_t shmem = shmem_kb(), bytes;
+	bool back = false;
+	uint64_t bytes;
 
 	for (unsigned int n = 0; n < 8; n++)
 		if (has_memory(n) && ++nodes && node_total(n) <= node_total(least))
@@ -503,10 +504,16 @@ START_TEST(more_than_a_node_has_is_refused_with_its_room_or_goes_to_another)
 	if (nodes < 2)
 		SKIP("a machine with one node");
 	bytes = node_total(least) + 32 * MIB;
-	ck_assert_int_eq(alloc_on(PINION_NUMA_STRICT, least, bytes, &buf), -ENOMEM);
-	ck_assert_ptr_null(buf);
-	ck_assert_msg(strstr(pinion_error(), "/meminfo") || strstr(pinion_error(), "MemAvailable"), "%s", pinion_error());
-	ck_assert_uint_le(shmem_kb(), shmem + 8192);
+	/* What others do moves the machine's figure, but not each time. */
+	for (int i = 0; i < 10 && !back; i++) {
+		uint64_t shmem = shmem_kb();
+
+		ck_assert_int_eq(alloc_on(PINION_NUMA_STRICT, least, bytes, &buf), -ENOMEM);
+		ck_assert_ptr_null(buf);
+		ck_assert_msg(strstr(pinion_error(), "/meminfo") || strstr(pinion_error(), "MemAvailable"), "%s", pinion_error());
+		back = shmem_kb() <= shmem + 8192;
+	}
+	ck_assert(back);
 	ck_ok(alloc_on(PINION_NUMA_PREFERRED, least, bytes, &buf));
 	ck_assert_uint_gt(info_of(buf).node_bytes, 0);
 	ck_assert_uint_lt(info_of(buf).node_bytes, info_of(buf).bytes);
@@ -785,16 +792,19 @@ START_TEST(a_program_is_told_of_progress_and_may_call_it_off)
 }
 END_TEST
 
-static int say_so_and_go_on(void *arg, uint64_t done, uint64_t total)
+/* Says so, and goes on when it is heard: what is looked at meanwhile does not move. */
+static int say_so_and_wait(void *arg, uint64_t done, uint64_t total)
 {
+	char c;
+
 	(void)done;
 	(void)total;
-	return write(*(int *)arg, "p", 1) != 1;
+	return write(*(int *)arg, "p", 1) != 1 || read(*(int *)arg, &c, 1) != 1;
 }
 
 static void take_and_take(int told, const char *group)
 {
-	struct pinion_buffer_opts opts = { .size = sizeof(opts), .progress = say_so_and_go_on, .progress_arg = &told };
+	struct pinion_buffer_opts opts = { .size = sizeof(opts), .progress = say_so_and_wait, .progress_arg = &told };
 	struct pinion_buffer *buf;
 	struct pinion_context *own;
 
@@ -815,20 +825,21 @@ START_TEST(who_is_killed_while_pages_come_leaves_none)
 	if (!group_of_memory("1073741824", group, file))
 		SKIP("no control group that limits memory can be made");
 	snprintf(use, sizeof(use), "%s/%s", group, strstr(file, "memory.max") ? "memory.current" : "memory.usage_in_bytes");
-	ck_assert_int_eq(pipe2(told, O_CLOEXEC), 0);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, told), 0);
 	pid = fork();
 	if (!pid)
 		take_and_take(told[1], group);
 	close(told[1]);
 	ck_assert_int_eq(read(told[0], &c, 1), 1);
 	ck_assert_uint_ge(number_in(use), 64 * MIB);
+	ck_assert_int_eq(write(told[0], "go on", 5), 5);
 	kill(pid, SIGKILL);
 	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 	close(told[0]);
-	for (int i = 0; i < 100 && number_in(use) > 8 * MIB; i++)
+	for (int i = 0; i < 1000 && number_in(use) > 8 * MIB; i++)
 		usleep(100000);
 	ck_assert_uint_le(number_in(use), 8 * MIB);
-	for (int i = 0; i < 50 && rmdir(group) && errno == EBUSY; i++)
+	for (int i = 0; i < 200 && rmdir(group) && errno == EBUSY; i++)
 		usleep(100000);
 }
 END_TEST
@@ -1130,7 +1141,7 @@ static int run_below(const struct pool_group *g, int (*fn)(const char *group))
 		_exit(group_set(below, "cgroup.procs", "0") ? fn(g->path) : 99);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ret = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-	for (int i = 0; i < 50 && rmdir(below) && errno == EBUSY; i++)
+	for (int i = 0; i < 200 && rmdir(below) && errno == EBUSY; i++)
 		usleep(100000);
 	return ret;
 }
