@@ -115,7 +115,7 @@ class Group:
             f.write("0")
 
     def close(self):
-        for _ in range(50):
+        for _ in range(200):
             try:
                 os.rmdir(self.path)
                 return

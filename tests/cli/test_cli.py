@@ -137,18 +137,20 @@ def open_library():
 
 
 def child_attach(name, path):
-    """Says `loading` once it is, then waits for it; says `attached`, or the errno and the sentence. Then compares with the
-    file at each line of stdin."""
+    """Says `nobody` once there is none, `loading` once it is, then waits for it; says `attached`, or the errno and the sentence.
+    Then compares with the file at each line of stdin."""
     lib, ctx = open_library()
-    model, opts, said = ctypes.c_void_p(), AttachOpts(ctypes.sizeof(AttachOpts), 0), False
+    model, opts, said = ctypes.c_void_p(), AttachOpts(ctypes.sizeof(AttachOpts), 0), set()
     while True:
         ret = lib.pinion_model_attach(ctx, name.encode(), ctypes.byref(opts), ctypes.byref(model))
-        if ret == -errno.EBUSY and not said:
-            said = True
-            say("loading")
-            opts.deadline_ns = lib.pinion_deadline_in(WAIT_S * 10**9)
-        elif ret != -errno.ENOENT or said:
+        word = {-errno.EBUSY: "loading", -errno.ENOENT: "nobody"}.get(ret)
+        if not word or "loading" in said:
             break
+        if word not in said:
+            said.add(word)
+            say(word)
+        if word == "loading":
+            opts.deadline_ns = lib.pinion_deadline_in(WAIT_S * 10**9)
         else:
             time.sleep(0.001)
     if ret:
@@ -589,6 +591,7 @@ def a_load_under_the_name_of_a_stopped_holder_ends(c):
     c.load(path, "m")
     pid = c.ls()[0]["pid"]
     os.kill(pid, signal.SIGSTOP)
+    c.until("it stopped", lambda: process_state(pid) == "T")
     out, err = c.run("load", path, "--name", "m", code=5)
     assert out == "" and err.startswith(f"pinion load: m is already held by pid {pid}; "), (out, err)
     assert err.endswith(f"; kill -CONT {pid}, or kill -KILL {pid} [name-silent]\n"), err
@@ -828,14 +831,12 @@ def of_many_stopped_holders_the_first_is_waited_for(c):
         os.kill(pid, signal.SIGSTOP)
     for pid in pids:
         c.until("it stopped", lambda: process_state(pid) == "T")
-    since = time.monotonic()
-    rows = c.ls()
-    took = time.monotonic() - since
+    # Two seconds each would be 40; for all of them they may take ten times as long.
+    p = c.start("ls", "--json")
+    rows = json.loads(p.communicate(timeout=20)[0])
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
     assert [row["state"] for row in rows] == ["not answering"] * 20, rows
-    # A second each would be 20.
-    assert took < 10, took
 
 
 @test
@@ -862,16 +863,17 @@ def half_way(c, end):
     path = sparse_gguf(c.path("big.gguf"), min(GIB, available_bytes() // 4) & ~4095)
     for _ in range(20):
         waiter = c.child("attach", "big", path)
+        assert hear(waiter) == "nobody"
         # A hash takes time.
         loader = c.start("load", path, "--name", "big", "--io", "buffered", "--hash")
-        assert hear(waiter) == "loading"
-        holder = child_of(loader.pid)
-        begun = time.monotonic()
+        heard = hear(waiter)
+        holder = child_of(loader.pid) if heard == "loading" else None
         if holder:
             end(loader, holder)
-        heard = hear(waiter)
+        if heard == "loading":
+            heard = hear(waiter)
         if holder and heard != "attached":
-            return loader, holder, heard, time.monotonic() - begun
+            return loader, holder, heard
         # This machine loads faster than @end comes.
         for entry in c.ls():
             kill_process(entry["pid"])
@@ -890,9 +892,9 @@ def check_gone(c, holder):
 
 @test
 def a_killed_loader_takes_its_holder_with_it(c):
-    loader, holder, heard, seconds = half_way(c, lambda p, _: p.kill())
+    loader, holder, heard = half_way(c, lambda p, _: p.kill())
+    # And not that its time is over.
     assert heard.split()[0] in ("EPIPE", "ENOENT"), heard
-    assert seconds < WAIT_S / 2, f"the waiter heard of it after {seconds:.2f} s"
     assert loader.wait(timeout=WAIT_S) == -signal.SIGKILL
     check_gone(c, holder)
 
@@ -900,7 +902,7 @@ def a_killed_loader_takes_its_holder_with_it(c):
 @test
 def an_interrupted_load_is_over_when_the_command_is(c):
     for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loader, holder, heard, _ = half_way(c, lambda p, _, s=sig: p.send_signal(s))
+        loader, holder, heard = half_way(c, lambda p, _, s=sig: p.send_signal(s))
         assert heard.split()[0] in ("EPIPE", "ENOENT"), heard
         assert loader.wait(timeout=WAIT_S) == -sig, loader.returncode
         assert not alive(holder) and loader.stdout.read() == b""
@@ -910,7 +912,7 @@ def an_interrupted_load_is_over_when_the_command_is(c):
 
 @test
 def a_killed_holder_ends_the_load_with_a_sentence(c):
-    loader, holder, heard, _ = half_way(c, lambda _, pid: os.kill(pid, signal.SIGKILL))
+    loader, holder, heard = half_way(c, lambda _, pid: os.kill(pid, signal.SIGKILL))
     assert heard.split()[0] in ("EPIPE", "ENOENT"), heard
     out, err = loader.communicate(timeout=WAIT_S)
     assert loader.returncode == 1 and out == b"" and b"killed by signal 9" in err, (loader.returncode, err)
@@ -938,6 +940,7 @@ def a_name_that_is_loading_is_shown_so(c):
 def waiting_for_a_load_gets_all_of_it(c):
     path = sparse_gguf(c.path("big.gguf"), min(GIB, available_bytes() // 4) // 4 & ~4095)
     waiter = c.child("attach", "big", path)
+    assert hear(waiter) == "nobody"
     loader = c.start("load", path, "--name", "big")
     heard = hear(waiter)
     if heard == "loading":
@@ -1350,9 +1353,11 @@ def on_terminal(c, args):
     text = b""
     end = time.monotonic() + WAIT_S
     while time.monotonic() < end:
+        # First, so that what it said last is there when nothing more comes.
+        ended = p.poll() is not None
         if select.select([main], [], [], 0.05)[0]:
             text += os.read(main, 65536)
-        elif p.poll() is not None:
+        elif ended:
             break
     same = termios.tcgetattr(sub) == before
     os.close(main)

@@ -108,7 +108,8 @@ def alloc_keep_half_way(c, end):
         for holder in children(p.pid):
             end(p.pid, holder)
             out, err = p.communicate(timeout=WAIT_S)
-            if p.returncode:
+            # One that said what it had was through.
+            if p.returncode and not out:
                 return p.returncode, holder, out, err
         # This machine was faster.
         p.communicate(timeout=WAIT_S)
@@ -128,18 +129,31 @@ def alloc_keep_and_its_holder_end_together(c):
     assert c.ls() == []
 
 
+def memory_figures():
+    """The machine's MemAvailable and Shmem, in bytes."""
+    with open("/proc/meminfo", encoding="ascii") as f:
+        text = f.read()
+    return [int(re.search(rf"^{key}: +(\d+) kB", text, re.M)[1]) << 10 for key in ("MemAvailable", "Shmem")]
+
+
 @test
 def alloc_is_killed_and_nothing_stays(c):
     """user-needs row 1, with names: create, touch, SIGKILL; `ls` is empty and memory is back."""
-    before = test_cli.available_bytes()
-    for _ in range(20):
-        p, _ = start_alloc(c, "m", "--size", "64MiB")
-        p.kill()
-        p.wait()
-    assert c.ls() == []
-    assert json.loads(c.run("leaks", "--json")[0]) == []
-    # 20 that stayed would be 1.25 GiB.
-    c.until("the memory is back", lambda: test_cli.available_bytes() > before - (512 << 20))
+    for _ in range(5):
+        available, shmem = memory_figures()
+        for _ in range(20):
+            p, _ = start_alloc(c, "m", "--size", "64MiB")
+            p.kill()
+            p.wait()
+        assert c.ls() == []
+        assert json.loads(c.run("leaks", "--json")[0]) == []
+        # 20 that stayed would be 1.25 GiB, by either figure and each time; others move one, or now and then both.
+        for _ in range(50):
+            now = memory_figures()
+            if now[0] > available - (512 << 20) or now[1] < shmem + (512 << 20):
+                return
+            time.sleep(0.1)
+    raise AssertionError("the memory is not back")
 
 
 @test
@@ -495,6 +509,8 @@ class Terminal:
                 self.erase_from(self.row, self.column, self.row, self.columns)
         elif final == "X":
             self.erase_from(self.row, self.column, self.row, self.column + first)
+        elif self.row >= self.rows:
+            pass  # of a size that the terminal had when it was painted
         elif final == "P":
             line = self.cells[self.row]
             line[self.column:] = (line[self.column + first:] + [" "] * first)[:self.columns - self.column]
@@ -502,7 +518,8 @@ class Terminal:
             line = self.cells[self.row]
             line[self.column:] = ([" "] * first + line[self.column:])[:self.columns - self.column]
         elif final == "r":
-            self.top, self.bottom = first - 1, (n[1] if len(n) > 1 and n[1] else self.rows) - 1
+            self.bottom = min(n[1] if len(n) > 1 and n[1] else self.rows, self.rows) - 1
+            self.top = min(first - 1, self.bottom)
             self.row = self.column = 0
         elif final in "LTM" or final == "S":
             for _ in range(first):
@@ -592,14 +609,13 @@ def top_paints_a_terminal_and_obeys_keys(c):
     a, b = c.child("count", "gpu:few", "2"), c.child("count", "gpu:many", "5")
     assert hear(a) == hear(b) == "counting"
     t = Terminal(c, ["top", "--interval", "0.1"])
-    lines = t.until("it shows both", lambda ls: has("gpu:few")(ls) and has("gpu:many")(ls) and has("DONE/S")(ls))
-    assert lines[0].startswith("pinion top: ") and "every 0.1 s" in lines[0] and "q end" in lines[-1], lines
-    assert [ls for ls in lines if re.match(rf"  {b.pid} \S+ +5 ", ls)], lines
+    t.until("it shows both", lambda ls: has("gpu:few")(ls) and has("gpu:many")(ls) and has("DONE/S")(ls))
+    t.until("it says what it is", lambda ls: ls[0].startswith("pinion top: ") and "every 0.1 s" in ls[0] and "q end" in ls[-1])
+    t.until("it shows the users", lambda ls: [line for line in ls if re.match(rf"  {b.pid} \S+ +5 ", line)])
     t.key("u")
     t.until("users are gone", lambda ls: "without users" in ls[0] and not has(f"  {b.pid} ")(ls))
     t.key("s")
-    lines = t.until("it is sorted", lambda ls: "by units in flight" in ls[0] and ls[2].startswith("gpu:many"))
-    assert lines[3].startswith("gpu:few"), lines
+    t.until("it is sorted", lambda ls: "by units in flight" in ls[0] and ls[2].startswith("gpu:many") and ls[3].startswith("gpu:few"))
     t.key("+")
     t.until("the interval is longer", lambda ls: "every 0.2 s" in ls[0])
     t.key("-")
@@ -627,15 +643,15 @@ def top_fits_the_terminal_and_moves(c):
     units = c.child("count", "zz-last", "1")
     assert hear(units) == "counting"
     t = Terminal(c, ["top", "--interval", "0.1"], rows=10, columns=60)
-    lines = t.until("it is painted", lambda ls: has("DEVICE")(ls) and "q end" in ls[-1])
+    lines = t.until("it is painted", lambda ls: has("DEVICE")(ls) and "q end" in ls[-1] and all(ls))
     assert not has("RECLAIMED")(lines) and len(lines) == 10, lines
-    shown = [ls.split()[0] for ls in lines[2:-1] if ls]
+    shown = [ls.split()[0] for ls in lines[2:-1]]
     t.key("\033OB" * 3)  # the arrow down of a terminal in application mode, as keypad() asks for
-    t.until("it moved down", lambda ls: ls[1].startswith("DEVICE") and ls[2].split()[0] == shown[3])
+    t.until("it moved down", lambda ls: ls[1].startswith("DEVICE") and ls[2].split()[:1] == [shown[3]])
     t.key("\033OC" * 3)
     t.until("it moved right", has("RECLAIMED"))
     t.key("\033OH")
-    t.until("it is back", lambda ls: ls[1].startswith("DEVICE") and ls[2].split()[0] == shown[0])
+    t.until("it is back", lambda ls: ls[1].startswith("DEVICE") and ls[2].split()[:1] == [shown[0]])
     t.resize(30, 120)
     t.until("it uses the room", lambda ls: has("RECLAIMED")(ls) and has("DONE/S")(ls) and sum(ls.startswith("d") for ls in ls) >= 20)
     t.resize(3, 20)

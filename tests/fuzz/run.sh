@@ -43,7 +43,7 @@ fuzz() { # TARGET
 		mkdir -p "$seeds"
 		"$fuzz" --seeds "$seeds" || return
 	fi
-	if "$fuzz" -max_total_time="$seconds" -max_len=65536 -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 \
+	if "$fuzz" -max_total_time="$seconds" -max_len=65536 -timeout=60 -rss_limit_mb=1024 -print_final_stats=1 \
 		-artifact_prefix="$build/$target-" "$build/corpus-$target" "$seeds" >"$log" 2>&1; then
 		echo "ok   fuzz $target: $(awk '/stat::number_of_executed_units/ { print $2 }' "$log") inputs in $seconds s, clean"
 		touch "$dir/$target.ok"
