@@ -59,6 +59,13 @@ void test_threads_rest(void)
 	}
 }
 
+pid_t test_fork(void)
+{
+	if (SANITIZED)
+		test_threads_rest();
+	return (fork)();
+}
+
 const char *test_data(void)
 {
 	return PINION_TEST_DATA;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "sanitizer.h"
 
@@ -49,6 +50,13 @@ unsigned int fds_open(void);
  * by itself. A sleep of any length would only hope so, on a busy machine.
  */
 void test_threads_rest(void);
+
+/*
+ * Every fork of a test: with the address sanitizer one for which the other threads rest, a holder's or a stream's, because its
+ * allocator does not survive a fork in the middle of it. Where one never rests it is (fork)().
+ */
+pid_t test_fork(void);
+#define fork() test_fork()
 
 /* The folder of test data in the source tree, and ../shared when it is there (NULL otherwise). */
 const char *test_data(void);

@@ -635,10 +635,10 @@ START_TEST(a_child_may_map_a_buffer_that_another_thread_was_at)
 
 	ck_assert_int_eq(pthread_create(&thread, NULL, map_and_unmap, buf), 0);
 	for (unsigned int i = test_rounds(500); i; i--) {
-		pid_t pid = fork();
+		pid_t pid = (fork)();
 
 		if (!pid) {
-			alarm(60);
+			alarm(100);
 			_exit(pinion_buffer_map(buf, PINION_READ, &addr) || pinion_buffer_unmap(buf, PINION_READ));
 		}
 		ck_assert_int_eq(reap(pid), 0);

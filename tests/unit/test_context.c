@@ -767,7 +767,7 @@ static void make_everything(struct everything *e)
 	ck_ok(pinion_stream_new(e->dev, NULL, &e->stream));
 	ck_ok(pinion_work_begin(e->dev, 5, &e->ticket));
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, e->sock), 0);
-	/* The stream's thread is to be at rest: a sanitizer's allocator does not survive a fork in the middle of it. */
+	/* The stream's thread is to be at rest, also for what forks by the bare system call. */
 	ck_ok(pinion_stream_call(e->stream, no_call, NULL, NULL));
 	ck_ok(pinion_stream_flush(e->stream, PINION_FOREVER));
 	test_threads_rest();

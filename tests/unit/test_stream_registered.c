@@ -679,7 +679,6 @@ START_TEST(a_forked_child_takes_nothing_from_the_parents_rings)
 	ground_open(&g, &direct);
 	buf = registered_buffer(g.ctx, MIB);
 	read_all(&g, buf, 0, fd, 0, MIB);
-	test_threads_rest();
 	pid = fork();
 	if (!pid) {
 		struct ground own;
@@ -780,8 +779,6 @@ START_TEST(a_ring_that_is_long_in_leaving_is_waited_for_by_its_own_stream_alone)
 	sem_wait(&slow.leaving);
 	ck_assert_int_eq(pthread_create(&closing, NULL, close_the_stream, &slow), 0);
 	ck_assert_int_eq(join_and_free(), 0);
-	/* A sanitizer's allocator does not survive a fork in the middle of it. */
-	test_threads_rest();
 	pid = fork();
 	if (!pid)
 		_exit(join_and_free());
