@@ -1373,8 +1373,7 @@ def ls_tells_a_person_that_there_is_nothing(c):
 
 # ---- the whole -----------------------------------------------------------------------------------------------------------
 
-def run_test(fn):
-    case = Case()
+def outcome(fn, case):
     try:
         fn(case)
         return "ok", ""
@@ -1382,8 +1381,19 @@ def run_test(fn):
         return "SKIP", str(why)
     except Exception as why:
         return "FAIL", f"line {traceback.extract_tb(why.__traceback__)[1].lineno}: {type(why).__name__} {why}".replace("\n", " | ")
+
+
+def run_test(fn):
+    case, result = Case(), None
+    try:
+        result = outcome(fn, case)
     finally:
-        case.close()
+        try:
+            case.close()
+        except Exception as why:
+            # What one leaves is no reason for the others not to be run.
+            result = result if result and result[0] == "FAIL" else ("FAIL", f"ending what it left: {why}".replace("\n", " | "))
+    return result
 
 
 def main(tests):
