@@ -119,7 +119,7 @@ static void scale_limits(void)
 
 	snprintf(factor, sizeof(factor), "%u", 5 * slower);
 	setenv("CK_TIMEOUT_MULTIPLIER", factor, 0);
-	/* Where a case says none. libcheck's own is 4, in which a test that does little is not always through on a busy machine. */
+	/* Where a case says none. libcheck's own is 4, which is little for a test that does little on a busy machine. */
 	setenv("CK_DEFAULT_TIMEOUT", "12", 0);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * plain user: a user without rights, for a test that root runs. What a user locks, and has in rings, counts against one limit for
- * all of its processes, and some of it for a while after they are gone: so it is one that nobody else is, where there is such a one.
+ * plain user: a user without rights, for a test that root runs. What a user locks, and has in rings, counts against one limit
+ * for all of its processes, and some of it for a while after they are gone: so it is one that nobody else is, where there is such.
  */
 #ifndef PINION_TEST_PLAIN_USER_H
 #define PINION_TEST_PLAIN_USER_H

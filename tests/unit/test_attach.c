@@ -132,7 +132,7 @@ static void stop(pid_t pid)
 	waitpid(pid, NULL, WUNTRACED);
 }
 
-/* With @wait_ns 0 a holder that has nothing to give yet says so, and one that says nothing is not waited for longer than others do. */
+/* With @wait_ns 0 a holder that has nothing to give yet says so, and one that says nothing is waited for as usual. */
 static int attach(const char *name, int64_t wait_ns, struct pinion_model **m)
 {
 	struct pinion_attach_opts opts = { .size = sizeof(opts), .deadline_ns = wait_ns ? pinion_deadline_in(wait_ns) : 0 };

@@ -1089,8 +1089,10 @@ static struct pinion_transfer staged(const char *from, const char *to)
 /* Where no backend measured it the library does, on the first question, and keeps it; what cannot be is fallback. */
 START_TEST(staging_is_measured_where_it_can_be)
 {
-	static const char *const pairs[][2] = { { "cpu", "plain" }, { "plain", "cpu" }, { "plain", "card" }, { "plain", "plain" },
-						{ "hostio", "plain" }, { "plain", "hostio" }, { "lean", "plain" }, { "plain", "lean" } };
+	static const char *const pairs[][2] = {
+		{ "cpu", "plain" },	 { "plain", "cpu" },	{ "plain", "card" }, { "plain", "plain" },
+		{ "hostio", "plain" }, { "plain", "hostio" }, { "lean", "plain" }, { "plain", "lean" },
+	};
 	bool latency = false;
 
 	find("cpu");

@@ -99,11 +99,13 @@ static const unsigned int stripes[] = { 0x00, 0xff, 0xf0, 0x0f, 0x55, 0x18 };
 
 static bool went_as_it_was(const struct pinion_load_stats *stats, uint64_t warm, bool moved)
 {
+	const uint64_t header = 1 << 20, cold = 8 * STRIPE - warm;
+
 	/* The header's pages were read before. */
-	if (!strcmp(stats->cached_by, "cachestat") && apart(stats->cached_bytes, warm) > 1 << 20)
+	if (!strcmp(stats->cached_by, "cachestat") && apart(stats->cached_bytes, warm) > header)
 		return false;
 	/* Moved tensors are looked at 8 MiB at a time. */
-	return moved || (apart(stats->buffered_bytes, warm) <= 1 << 20 && apart(stats->direct_bytes, 8 * STRIPE - warm) <= 1 << 20);
+	return moved || (apart(stats->buffered_bytes, warm) <= header && apart(stats->direct_bytes, cold) <= header);
 }
 
 START_TEST(warm_parts_are_copied_and_cold_ones_read_directly)
@@ -137,8 +139,11 @@ END_TEST
 /* Of a file whose second half is there. */
 static bool counts_and_samples(struct cached *exact, struct cached *samples)
 {
-	if (cached_bytes(exact, 0, 4 * STRIPE) > 1 << 20 || cached_bytes(exact, 4 * STRIPE, 3 * STRIPE) < 3 * STRIPE - (1 << 20) ||
-	    cached_bytes(samples, STRIPE, STRIPE) || cached_bytes(samples, 5 * STRIPE, STRIPE) != STRIPE)
+	uint64_t cold = cached_bytes(exact, 0, 4 * STRIPE), warm = cached_bytes(exact, 4 * STRIPE, 3 * STRIPE);
+
+	if (cold > 1 << 20 || warm < 3 * STRIPE - (1 << 20))
+		return false;
+	if (cached_bytes(samples, STRIPE, STRIPE) || cached_bytes(samples, 5 * STRIPE, STRIPE) != STRIPE)
 		return false;
 	return exact->sampled || apart(cached_bytes(exact, 3 * STRIPE, 2 * STRIPE), 2 * STRIPE) >= STRIPE - 8192;
 }

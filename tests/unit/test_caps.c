@@ -219,8 +219,8 @@ START_TEST(metal_is_reserved_and_says_so)
 END_TEST
 
 /*
- * Of the ways between @dev one at least takes some time to begin. A single one may have none: where somebody else had the processor
- * during all of the small copies, what they took is not told apart.
+ * Of the ways between @dev one at least takes some time to begin. A single one may have none: where somebody else had the
+ * processor during all of the small copies, what they took is not told apart.
  */
 static bool one_has_a_latency(struct pinion_device *const dev[3])
 {

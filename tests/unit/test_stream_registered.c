@@ -294,8 +294,7 @@ static int eight_streams_on_one_charge(const char *home, int fd)
 	uint64_t seq;
 
 	/* The user may not come through what is above. */
-	if (chdir(home) || setenv("PINION_DIR", ".", 1) || setrlimit(RLIMIT_MEMLOCK, &lim) ||
-	    !plain_become())
+	if (chdir(home) || setenv("PINION_DIR", ".", 1) || setrlimit(RLIMIT_MEMLOCK, &lim) || !plain_become())
 		return 1;
 	if (pinion_open(NULL, &ctx) || pinion_device_add(ctx, "many", NULL, &dev))
 		return fprintf(stderr, "%s\n", pinion_error()), 2;
@@ -453,7 +452,7 @@ START_TEST(a_buffer_that_is_given_back_during_a_write_is_written_to_the_end)
 }
 END_TEST
 
-/* Slots for buffers in the tables of this process's rings, as the kernel tells. It does not of a ring that is just being entered. */
+/* Slots for buffers in the tables of this process's rings, as the kernel tells. It does not of a ring that is just entered. */
 static unsigned int buffers_listed(void)
 {
 	DIR *dir = opendir("/proc/self/fdinfo");
