@@ -206,8 +206,13 @@ START_TEST(row_40_a_pool_that_is_short_is_refused_with_the_line_to_type_and_a_sm
 	ck_ok(alloc(PINION_PAGES_2M, false, 2 * MIB, &buf));
 	pinion_buffer_unref(buf);
 	buf = NULL;
-	/* The line that it says, typed. */
-	ck_assert_msg(!system(cmd), "%s", cmd);
+	/* The line that it says, typed; again where the kernel had not as much in one piece. */
+	for (int i = 0; i < 50 && (!i || free_2m() < before + 20); i++) {
+		usleep(i ? 100000 : 0);
+		ck_assert_msg(!system(cmd), "%s", cmd);
+	}
+	if (free_2m() < before + 20)
+		SKIP("the kernel has not as much memory in pieces of 2 MiB");
 	ck_ok(alloc(PINION_PAGES_2M, false, (before + 20) * 2 * MIB, &buf));
 	pinion_buffer_unref(buf);
 }
