@@ -168,15 +168,19 @@ START_TEST(nine_unaligned_blocks_load_where_memlock_is_64_kib)
 	struct pinion_model *m;
 	struct file f = { 0 };
 	char dir[] = "/tmp/pinion-plain-XXXXXX", path[64], command[PATH_MAX + 96];
+	const char *saved;
 	int status;
 
 	/* Where a plain user gets to. */
 	ck_assert_ptr_nonnull(mkdtemp(dir));
 	make_file(&f, 9 * 4096, 3);
 	snprintf(path, sizeof(path), "%s/nine.safetensors", dir);
-	/* It may be another file system. */
-	snprintf(command, sizeof(command), "mv '%s' %s", save(&f), path);
-	ck_assert_int_eq(system(command), 0);
+	saved = save(&f);
+	if (rename(saved, path)) {
+		/* It is another file system. */
+		snprintf(command, sizeof(command), "mv '%s' %s", saved, path);
+		ck_assert_int_eq(system(command), 0);
+	}
 	if (geteuid() == 0)
 		ck_assert(!chown(dir, 65534, 65534) && !chown(path, 65534, 65534));
 	if (fork() == 0) {
