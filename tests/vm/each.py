@@ -36,14 +36,18 @@ def run(argv):
 
 def jobs(args):
     """The longest first."""
-    # Folders of their own for the second: both build the module for the same kernel.
-    for tier in ("6.1", "6.12"):
+    tiers = ("um", "6.12", "6.1")
+    for tier in (*tiers, *(t for t in images.TIERS if t not in tiers), "host"):
         yield [os.path.join(HERE, "run.py"), "--tier", tier, "--build", args.build]
+        if tier == tiers[-1]:
+            yield from suites(args)
+
+
+def suites(args):
+    # Folders of their own: run.py builds the module for the same kernels.
+    for tier in ("6.12", "6.1", "um"):
         yield [os.path.join(HERE, "suite.py"), args.units, "--tier", tier, "--build", f"{args.build}-suite"]
     yield [os.path.join(HERE, "suite.py"), args.units, "--tier", "6.12", "--nodes", "--tests", "pages", "--build", f"{args.build}-suite-nodes"]
-    yield [os.path.join(HERE, "suite.py"), args.units, "--tier", "um", "--build", f"{args.build}-suite"]
-    for tier in (*(t for t in images.TIERS if t not in ("6.1", "6.12")), "host"):
-        yield [os.path.join(HERE, "run.py"), "--tier", tier, "--build", args.build]
 
 
 def stop(*_):
