@@ -11,22 +11,22 @@
 #define GIB ((double)(1 << 30))
 
 /*
- * What the calling thread of a load uses itself is making the buffer, sealing it and handing reads to others; between
- * the first progress report and the last it does the latter alone.
+ * A load makes the buffer, by several threads, then reads, then seals. The last report of nothing read comes with the first
+ * request; behind the last of all only the calling thread still does something.
  */
-struct caller {
-	double first, last;
+struct cpu {
+	double first;	 /* of all threads */
+	double last_own; /* of the calling one */
 };
 
 static int note_progress(void *arg, uint64_t done, uint64_t total)
 {
-	struct caller *caller = arg;
+	struct cpu *cpu = arg;
 
-	(void)done;
 	(void)total;
-	caller->last = thread_cpu_ns();
-	if (caller->first == 0)
-		caller->first = caller->last;
+	if (!done || cpu->first == 0)
+		cpu->first = process_cpu_ns();
+	cpu->last_own = thread_cpu_ns();
 	return 0;
 }
 
@@ -38,8 +38,8 @@ static int get_ready(const struct loading *l)
 int load_way(void *arg, struct sample *out)
 {
 	const struct loading *l = arg;
-	struct caller caller = { 0, 0 };
-	struct pinion_load_opts opts = { .size = sizeof(opts), .progress = note_progress, .progress_arg = &caller };
+	struct cpu cpu = { 0, 0 };
+	struct pinion_load_opts opts = { .size = sizeof(opts), .progress = note_progress, .progress_arg = &cpu };
 	struct pinion_load_stats stats = { .size = sizeof(stats) };
 	struct pinion_model *m;
 	double start, all, own;
@@ -47,19 +47,17 @@ int load_way(void *arg, struct sample *out)
 
 	if (ret)
 		return ret;
-	all = process_cpu_ns();
-	own = thread_cpu_ns();
 	start = now_ns();
 	ret = pinion_model_load(l->ctx, l->file->path, &opts, &m);
 	if (ret)
 		return broke_pinion(ret, "pinion_model_load");
 	out->of[WHOLE] = now_ns() - start;
-	own = thread_cpu_ns() - own;
-	all = process_cpu_ns() - all;
+	own = thread_cpu_ns();
+	all = process_cpu_ns();
 	pinion_model_load_stats(m, &stats);
 	pinion_model_free(m);
 	out->of[TIME] = stats.read_ns;
-	out->of[CPU] = all - own + (caller.last - caller.first);
+	out->of[CPU] = all - cpu.first - (own - cpu.last_own);
 	for (unsigned int i = 0; i < MEASURES; i++)
 		out->of[i] *= GIB / stats.bytes_read;
 	return 0;
