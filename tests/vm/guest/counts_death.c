@@ -11,7 +11,7 @@
 
 #define WRITERS 16
 #define DEPTH	32
-#define MOST_S	60	    /* of all units, on slow machines */
+#define MOST_S	240	    /* of all units, where a machine is too slow for them */
 #define MOST	(2 * DEPTH) /* max_inflight of a session */
 
 /* Notes of one writer. It is beginning before begin, has begun after, is ending before end and has ended after. */
