@@ -17,4 +17,18 @@ static inline bool on_module(const struct pinion_context *ctx)
 	return !strcmp(info.ground, "kmod");
 }
 
+/* Whether it counts what is in flight, asked before a test has a context. */
+static inline bool counts_on_module(void)
+{
+	struct pinion_context_info info = { .size = sizeof(info) };
+	struct pinion_context *probe;
+	bool module;
+
+	if (pinion_open(NULL, &probe))
+		return false;
+	module = !pinion_context_info(probe, &info) && !strcmp(info.counts, "kmod");
+	pinion_close(probe);
+	return module;
+}
+
 #endif

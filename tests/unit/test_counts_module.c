@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Counts on the kernel module: what differs from those in the counter file. The rest is what every test of counts shows on both.
  */
+#include "ground.h"
 #include "harness.h"
 
 #include <errno.h>
@@ -20,19 +21,6 @@
 #define OTHER_USER 1234
 
 static struct pinion_context *ctx;
-
-static bool counts_on_module(void)
-{
-	struct pinion_context_info info = { .size = sizeof(info) };
-	struct pinion_context *probe;
-	bool module;
-
-	if (pinion_open(NULL, &probe))
-		return false;
-	module = !pinion_context_info(probe, &info) && !strcmp(info.counts, "kmod");
-	pinion_close(probe);
-	return module;
-}
 
 static void setup(void)
 {

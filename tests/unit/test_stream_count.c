@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Who counts what a stream reads: the context's page, or the kernel in chains, where it can. And fences on devices. */
+#include "ground.h"
 #include "stream_help.h"
 
 #include "provider/kmod.h"
@@ -13,22 +14,9 @@
 
 static const struct pinion_stream_opts chained = { .size = sizeof(chained), .capacity = 4096, .count = PINION_COUNT_CHAIN };
 
-static bool kernel_counts(void)
-{
-	struct pinion_context_info info = { .size = sizeof(info) };
-	struct pinion_context *probe;
-	bool module;
-
-	if (pinion_open(NULL, &probe))
-		return false;
-	module = !pinion_context_info(probe, &info) && !strcmp(info.counts, "kmod");
-	pinion_close(probe);
-	return module;
-}
-
 #define NEED_THE_MODULE()                                     \
 	do {                                                  \
-		if (!kernel_counts())                         \
+		if (!counts_on_module())                      \
 			SKIP("no kernel module counts here"); \
 	} while (0)
 
