@@ -331,7 +331,7 @@ static bool op_wild(void)
 static void *place_some(void)
 {
 	/* Where index and address agree, and where they do not. */
-	return one_in(2) ? NULL : (void *)(0x600000000000UL + roll(512) * HUGE + (one_in(4) ? roll(512) * PAGE : 0));
+	return one_in(2) ? NULL : (void *)(0x2040000000UL + roll(512) * HUGE + (one_in(4) ? roll(512) * PAGE : 0));
 }
 
 /* What was mapped may be mapped, as it is. */
@@ -468,6 +468,15 @@ static bool op_advise(void)
 	return done;
 }
 
+/*
+ * One of four places that are only this mapping's: below the end of the smallest address space, user-mode Linux's, and where no
+ * word of op_wild() points, which are small in their lower half.
+ */
+static void *own_place(const struct map *m)
+{
+	return (void *)(0x1040000000UL + (m - maps) * 64 * HUGE + roll(4) * 16 * HUGE);
+}
+
 /* What shrinks and moves; nothing grows. */
 static bool op_move(void)
 {
@@ -481,16 +490,15 @@ static bool op_move(void)
 	if (one_in(2))
 		to = mremap(m->at, m->pages * PAGE, pages * PAGE, MREMAP_MAYMOVE);
 	else
-		to = mremap(m->at, m->pages * PAGE, pages * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
-			    (void *)(0x500000000000UL + (m - maps) * 64 * HUGE + roll(4) * 16 * HUGE));
+		to = mremap(m->at, m->pages * PAGE, pages * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, own_place(m));
 	if (to != MAP_FAILED) {
 		if (pages > m->pages)
 			bad(RIGHTS, "a mapping of %llu pages grew to %llu", (unsigned long long)m->pages,
 			    (unsigned long long)pages);
 		m->at = to;
 		m->pages = pages;
-	} else if (pages < m->pages && !munmap(m->at + pages * PAGE, (m->pages - pages) * PAGE)) {
-		/* What failed may have cut off the end before. */
+	} else if (pages < m->pages) {
+		/* What failed may have cut off the end before, and what is there now be another's; if not, it stays. */
 		m->pages = pages;
 	}
 	map_put(m);
