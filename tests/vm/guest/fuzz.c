@@ -745,19 +745,23 @@ static bool import_use(const struct import_slot *slot)
 	}
 }
 
+/* @slot, the caller's alone from now on, or NULL where its state is another. */
+static struct import_slot *import_take(struct import_slot *slot, int state)
+{
+	return atomic_compare_exchange_strong(&slot->state, &state, MAP_TAKEN) ? slot : NULL;
+}
+
 static bool op_import(void)
 {
 	struct import_slot *slot = &imports[roll(IMPORTS)];
-	int state = MAP_FREE;
 	bool done;
 
-	if (atomic_compare_exchange_strong(&slot->state, &state, MAP_TAKEN)) {
+	if (import_take(slot, MAP_FREE)) {
 		done = import_new(slot);
 		atomic_store(&slot->state, done ? MAP_READY : MAP_FREE);
 		return done;
 	}
-	state = MAP_READY;
-	if (!atomic_compare_exchange_strong(&slot->state, &state, MAP_TAKEN))
+	if (!import_take(slot, MAP_READY))
 		return false;
 	if (one_in(8)) {
 		close(slot->fd);
@@ -850,16 +854,33 @@ static bool op_fail(void)
 
 static void op_some(bool forks);
 
+/*
+ * A child gets the descriptors of one moment and the memory of a later one, when another thread may have made an attachment anew
+ * with the number of the last: what is known of it is true of one that the forking thread has taken, and of no other.
+ */
+static void imports_keep(const struct import_slot *kept)
+{
+	for (int i = 0; i < IMPORTS; i++)
+		if (&imports[i] != kept)
+			import_take(&imports[i], MAP_READY);
+}
+
 /* A child that does a little and ends one way or another. Its like is not waited for. */
 static bool op_fork(void)
 {
+	struct import_slot *kept = import_take(&imports[roll(IMPORTS)], MAP_READY);
 	pid_t pid = fork();
 
+	if (kept)
+		atomic_store(&kept->state, MAP_READY);
 	if (pid)
 		return pid > 0;
 	dice = mix(dice ^ getpid());
 	/* It is the parent's. */
 	kernel_fails = -1;
+	imports_keep(kept);
+	if (kept)
+		import_use(kept);
 	for (int i = roll(16); i; i--)
 		op_some(false);
 	if (one_in(4))
