@@ -6,6 +6,7 @@
  * - A word of a buffer is zero or the stamp of its own pages; so nobody ever sees what is another's, or was.
  * - Rows of LIST and BUFINFO make sense, use stays below limits, nobody has more rights than were given.
  * - Every process ends when it is asked to, and INFO is then what it was.
+ * - The fuzzer knows what is mapped where: else a word of another buffer would be its own doing.
  *
  * A seed gives the same dice again; what threads and processes make of them differs.
  */
@@ -20,6 +21,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #define PROCESSES 3
 #define THREADS	  3
@@ -347,6 +349,13 @@ static void map_made(const struct map *m, uint64_t index, int flags)
 		bad(RIGHTS, "a mapping past the end");
 }
 
+static uint64_t inode_of(int fd)
+{
+	struct stat s = { 0 };
+
+	return fstat(fd, &s) ? 0 : s.st_ino;
+}
+
 static bool op_map(void)
 {
 	struct map *m = map_take(MAP_FREE);
@@ -371,6 +380,7 @@ static bool op_map(void)
 			m->pages = 0;
 		else
 			map_made(m, index, flags);
+		m->inode = inode_of(m->of.fd);
 		close(m->of.fd);
 	}
 	index = m->pages;
@@ -387,6 +397,8 @@ static bool op_touch(void)
 
 	if (!m)
 		return false;
+	if (one_in(16))
+		map_check(m);
 	index = roll(m->pages);
 	pages = 1 + roll(m->pages - index < 32 ? m->pages - index : 32);
 	if (m->prot & PROT_READ) {
@@ -1141,6 +1153,7 @@ int main(int argc, char **argv)
 	said(USE, "use is below the limits");
 	said(RIGHTS, "nobody has more rights than were given");
 	said(LIFE, "every process ends, and as it was meant to");
+	said(BOOK, "mappings are where they are thought to be");
 	counts();
 	for (int i = 0; i < 4; i++)
 		close(devs[i]);

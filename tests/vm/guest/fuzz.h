@@ -22,7 +22,7 @@
 
 /* ---- what is wrong, and what was done ------------------------------------------------------------------------------ */
 
-enum { CONTENT, ROWS, USE, RIGHTS, LIFE, WRONGS };
+enum { CONTENT, ROWS, USE, RIGHTS, LIFE, BOOK, WRONGS };
 
 static struct shared {
 	_Atomic int stop;
@@ -228,6 +228,7 @@ struct map {
 	uint64_t pages;
 	uint64_t first; /* of the pages */
 	int prot;	/* what every part allows */
+	uint64_t inode; /* of the buffer's descriptor */
 	struct held of; /* its descriptor may be closed */
 };
 
@@ -248,6 +249,36 @@ FUZZ struct map *map_take(int state)
 FUZZ void map_put(struct map *m)
 {
 	atomic_store(&m->state, m->pages ? MAP_READY : MAP_FREE);
+}
+
+/* Whether the kernel's list of mappings has all of @m where it is thought to be. */
+FUZZ bool map_listed(const struct map *m)
+{
+	uint64_t at = (uintptr_t)m->at, end = at + m->pages * PAGE, from, to, offset, inode;
+	FILE *f = fopen("/proc/self/maps", "re");
+	char line[512];
+
+	while (f && at < end && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%lx-%lx %*s %lx %*s %lu", &from, &to, &offset, &inode) == 4 && from <= at && at < to) {
+			if (inode != m->inode || offset + (at - from) != (m->first + (at - (uintptr_t)m->at) / PAGE) * PAGE)
+				break;
+			at = to;
+		}
+	if (!f)
+		return true;
+	fclose(f);
+	return at >= end;
+}
+
+/*
+ * A word of another buffer is the module's fault only where the fuzzer writes to what it means to. A mapping of pages has its
+ * buffer's own inode; others' are of another file. The list is read in parts, between which neighbours may join.
+ */
+FUZZ void map_check(const struct map *m)
+{
+	if (m->of.kind == PINION_KIND_PAGES && !map_listed(m) && !map_listed(m) && !map_listed(m))
+		bad(BOOK, "pages %llu from %llu on, %llu of them, are not mapped at %p", (unsigned long long)m->of.pages_id,
+		    (unsigned long long)m->first, (unsigned long long)m->pages, m->at);
 }
 
 #endif
