@@ -18,10 +18,42 @@ unsigned long compat_file_page_pages(struct file *file, bool hugetlb)
 	return 1;
 }
 
+/* Page @index, present, by an allocation that fails where a fault would call the killer; with a reference. */
+static struct page *shmem_page(struct file *file, unsigned long index)
+{
+	gfp_t gfp = mapping_gfp_mask(file->f_mapping) | __GFP_RETRY_MAYFAIL | __GFP_NOWARN;
+
+	return fault_here() ? ERR_PTR(-ENOMEM) : shmem_read_mapping_page_gfp(file->f_mapping, index, gfp);
+}
+
 #ifdef PINION_HAS_MEMFD_PIN_FOLIOS
 
-/* Folios taken at once, so that a kill is noticed. */
-#define PIN_BATCH 512UL
+/* Pages taken at once; of hugetlb, none of which is ever swapped, more. */
+#define PIN_BATCH 64UL
+#define PIN_BATCH_HUGETLB (1UL << 18)
+
+/*
+ * Makes the pages present, up to @nr of them, all at once: where memory is short, reading one would swap out the one before.
+ * The pins follow without a reference of ours on the pages, since some have to be moved for them. So between the two they can
+ * be swapped out by others, for whom these are the youngest there are; then the pin reads them in as a fault does.
+ */
+static int populate(struct file *file, unsigned long first, unsigned long nr)
+{
+	struct page *page[PIN_BATCH];
+	unsigned long done = 0;
+	int ret = 0;
+
+	while (done < nr) {
+		page[done] = fatal_signal_pending(current) ? ERR_PTR(-EINTR) : shmem_page(file, first + done);
+		ret = PTR_ERR_OR_ZERO(page[done]);
+		if (ret)
+			break;
+		done++;
+	}
+	while (done)
+		put_page(page[--done]);
+	return ret;
+}
 
 /* The pages of @nr folios, the first from @offset bytes on, none past @end. */
 static unsigned long spread(struct folio **folio, long nr, pgoff_t offset, struct page **page, unsigned long room)
@@ -38,8 +70,10 @@ static unsigned long spread(struct folio **folio, long nr, pgoff_t offset, struc
 int compat_memfd_pin(struct file *file, bool hugetlb, unsigned long first, unsigned long nr, struct page **page,
 		     struct folio ***folio, unsigned long *nr_folio, unsigned long *done)
 {
+	unsigned long batch;
 	pgoff_t offset;
 	long got;
+	int ret;
 
 	*folio = fault_here() ? NULL :
 		 kvmalloc_array(nr, sizeof(**folio), GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
@@ -48,12 +82,16 @@ int compat_memfd_pin(struct file *file, bool hugetlb, unsigned long first, unsig
 	while (*done < nr) {
 		if (fatal_signal_pending(current))
 			return -EINTR;
+		batch = min(nr - *done, hugetlb ? PIN_BATCH_HUGETLB : PIN_BATCH);
+		ret = hugetlb ? 0 : populate(file, first + *done, batch);
+		if (ret)
+			return ret;
 		got = fault_here() ? -ENOMEM :
-		      memfd_pin_folios(file, (loff_t)(first + *done) << PAGE_SHIFT, ((loff_t)(first + nr) << PAGE_SHIFT) - 1,
-				       *folio + *nr_folio, min(nr - *done, PIN_BATCH), &offset);
+		      memfd_pin_folios(file, (loff_t)(first + *done) << PAGE_SHIFT,
+				       ((loff_t)(first + *done + batch) << PAGE_SHIFT) - 1, *folio + *nr_folio, batch, &offset);
 		if (got <= 0)
 			return got ?: -ENOMEM;
-		*done += spread(*folio + *nr_folio, got, offset, page + *done, nr - *done);
+		*done += spread(*folio + *nr_folio, got, offset, page + *done, batch);
 		*nr_folio += got;
 		cond_resched();
 	}
@@ -88,13 +126,11 @@ int compat_memfd_pin(struct file *file, bool hugetlb, unsigned long first, unsig
 	for (i = first; i < first + nr; i++) {
 		if (fatal_signal_pending(current))
 			return -EINTR;
-		if (fault_here())
-			return -ENOMEM;
 		/* The index of a hugetlb file counts its own pages. */
 		if (hugetlb)
-			head = find_get_page(file->f_mapping, i / unit);
+			head = fault_here() ? ERR_PTR(-ENOMEM) : find_get_page(file->f_mapping, i / unit);
 		else
-			head = shmem_read_mapping_page(file->f_mapping, i);
+			head = shmem_page(file, i);
 		if (!head)
 			return -ENODATA;
 		if (IS_ERR(head))

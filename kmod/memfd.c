@@ -10,12 +10,10 @@
 #include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
-#include <linux/sched/signal.h>
 #include <linux/shmem_fs.h>
 #include <linux/slab.h>
 
 #include "compat.h"
-#include "fault.h"
 #include "pin.h"
 #include "trace.h"
 
@@ -79,25 +77,6 @@ static int check_file(const struct pinion_pin *args, const struct file *file)
 	return args->addr > have || args->bytes > have - args->addr ? -EINVAL : 0;
 }
 
-/* Makes the pages present by an allocation that fails where a fault would call the killer. */
-static int populate(struct pages *pages, unsigned long first, unsigned long nr)
-{
-	gfp_t gfp = mapping_gfp_mask(pages->file->f_mapping) | __GFP_NOWARN | __GFP_RETRY_MAYFAIL;
-	struct page *page;
-	unsigned long i;
-
-	for (i = 0; i < nr; i++) {
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		page = fault_here() ? ERR_PTR(-ENOMEM) : shmem_read_mapping_page_gfp(pages->file->f_mapping, first + i, gfp);
-		if (IS_ERR(page))
-			return PTR_ERR(page);
-		put_page(page);
-		cond_resched();
-	}
-	return 0;
-}
-
 static int take(struct pages *pages, const struct pinion_pin *args, u32 *rights)
 {
 	unsigned long first = args->addr >> PAGE_SHIFT, nr = args->bytes >> PAGE_SHIFT;
@@ -112,8 +91,6 @@ static int take(struct pages *pages, const struct pinion_pin *args, u32 *rights)
 		ret = mapping_map_writable(pages->file->f_mapping);
 		pages->writes_denied = !ret;
 	}
-	if (!ret && is_shmem(pages->file))
-		ret = populate(pages, first, nr);
 	if (!ret)
 		ret = compat_memfd_pin(pages->file, is_hugetlb(pages->file), first, nr, pages->chunk, &pages->folio,
 				       &pages->nr_folio, &pages->layout.chunks[LAYOUT_KINDS - 1]);

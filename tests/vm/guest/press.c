@@ -8,10 +8,12 @@
 #include "state.h"
 
 #include <elf.h>
+#include <linux/loop.h>
 #include <pthread.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/swap.h>
 #include <sys/uio.h>
 
 #define ROOT_GROUP   "/sys/fs/cgroup"
@@ -324,6 +326,71 @@ static void body_pins(int say, int wait)
 	close_range(3, ~0U, 0);
 }
 
+/* A memfd that does not fit, but for what is swapped: what PIN has looked at goes while it looks at the rest. */
+static void body_memfd(int say, int wait)
+{
+	static const size_t bytes = 48 * MIB;
+	int fd = memfd_create("press", MFD_CLOEXEC | MFD_ALLOW_SEALING), pin;
+
+	(void)wait;
+	if (ftruncate(fd, (off_t)bytes) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK))
+		wrong("memfd: %s", strerror(errno));
+	pin = dev_pin_fd(dev, fd, 0, bytes, NULL);
+	expect(pin, -ENOMEM, "PIN of a memfd of 48 MiB");
+	/* And what does fit is had, though all of it was used before. */
+	pin = dev_pin_fd(dev, fd, 0, 16 * MIB, NULL);
+	expect(pin, 0, "PIN of 16 MiB of it");
+	close(pin);
+	close(fd);
+	tell(say);
+}
+
+/* 64 MiB to swap to: a loop device over memory that is there already, so that no write to it has to be charged to anybody. */
+static int swap_on(char device[static 32])
+{
+	static const uint32_t version = 1, last = 64 * MIB / PAGE - 1;
+	int memory = memfd_create("swap", MFD_CLOEXEC), control = open("/dev/loop-control", O_RDWR | O_CLOEXEC), loop = -1, ret = 0;
+	struct loop_config config = { .fd = (unsigned int)memory };
+
+	snprintf(device, 32, "/dev/loop%d", ioctl(control, LOOP_CTL_GET_FREE));
+	if (posix_fallocate(memory, 0, 64 * MIB) || pwrite(memory, &version, sizeof(version), 1024) < 0 ||
+	    pwrite(memory, &last, sizeof(last), 1028) < 0 || pwrite(memory, "SWAPSPACE2", 10, PAGE - 10) < 0)
+		ret = -errno;
+	loop = ret ? -1 : open(device, O_RDWR | O_CLOEXEC);
+	if (!ret && (loop < 0 || ioctl(loop, LOOP_CONFIGURE, &config)))
+		ret = -errno;
+	if (!ret && swapon(device, 0)) {
+		ret = -errno;
+		ioctl(loop, LOOP_CLR_FD);
+	}
+	close(loop);
+	close(control);
+	close(memory);
+	return ret;
+}
+
+static void swap_off(const char *device)
+{
+	int loop = open(device, O_RDWR | O_CLOEXEC);
+
+	expect(swapoff(device) ? -errno : 0, 0, "swapoff");
+	expect(ioctl(loop, LOOP_CLR_FD) ? -errno : 0, 0, "the loop device");
+	close(loop);
+}
+
+static void try_swap(void)
+{
+	char device[32];
+	int ret = swap_on(device);
+
+	if (ret) {
+		tap_skip("a cgroup that swaps", "no swap: %s", strerror(-ret));
+		return;
+	}
+	alone("32M", body_memfd, "a memfd that fits only by swapping is refused, and nobody is killed");
+	swap_off(device);
+}
+
 /* ---- the whole machine --------------------------------------------------------------------------------------------- */
 
 static void limits_set(bool lifted)
@@ -630,6 +697,7 @@ int main(void)
 		alone("8M", body_small, "filled with the smallest buffers, nobody is killed");
 		alone("8M", body_slices, "filled with slices, nobody is killed");
 		alone("8M", body_pins, "filled with pins, nobody is killed");
+		try_swap();
 	} else {
 		tap_skip("memory cgroup", "no cgroup v2 with the memory controller");
 	}
