@@ -223,34 +223,6 @@ static void try_process_madvise(const struct kind *kind)
 	point(kind->name, "process_madvise of a child");
 }
 
-/* A read-only slice: nothing becomes writable, nothing can be removed. */
-static void try_read_only(const struct kind *kind)
-{
-	int fd = dev_slice(dev, kind->fd, 0, kind->bytes, PINION_RIGHT_READ);
-	char *map;
-
-	if (!expect(fd, 0, "SLICE"))
-		return;
-	map = dev_map_aligned(fd, kind->bytes, PROT_READ);
-	if (map == MAP_FAILED) {
-		wrong("mmap: %s", strerror(errno));
-		return;
-	}
-	expect(madvise(map, kind->bytes, MADV_POPULATE_READ) ? -errno : 0, 0, "POPULATE_READ");
-	expect(madvise(map, kind->bytes, MADV_POPULATE_WRITE) ? -errno : 0, -EINVAL, "POPULATE_WRITE");
-	expect(madvise(map, kind->bytes, MADV_REMOVE) ? -errno : 0, -EACCES, "REMOVE");
-	expect(madvise(map, kind->bytes, MADV_DONTNEED) ? -errno : 0, 0, "DONTNEED");
-	expect(mprotect(map, PAGE, PROT_READ | PROT_WRITE) ? -errno : 0, -EACCES, "mprotect");
-	expect(syscall(SYS_remap_file_pages, map, PAGE, 0, 1, 0) ? -errno : 0, -EINVAL, "remap_file_pages");
-	if (mem_touch(map, true) != SIGSEGV)
-		wrong("a write was not refused");
-	if (mem_wrong(map, kind->bytes, 0, SEED) >= 0)
-		wrong("the bytes are not what they were");
-	munmap(map, kind->bytes);
-	close(fd);
-	point(kind->name, "a read-only slice");
-}
-
 /* ---- other calls --------------------------------------------------------------------------------------------------- */
 
 static void try_mprotect(const struct kind *kind)
@@ -433,6 +405,93 @@ static void try_remap(const struct kind *kind)
 	point(kind->name, "remap_file_pages stays inside the slice");
 }
 
+/* ---- userfaultfd --------------------------------------------------------------------------------------------------- */
+
+static int uffd_new(uint64_t features)
+{
+	struct uffdio_api api = { .api = UFFD_API, .features = features };
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+
+	if (fd >= 0 && ioctl(fd, UFFDIO_API, &api)) {
+		close(fd);
+		return -EINVAL;
+	}
+	return fd < 0 ? -errno : fd;
+}
+
+static int uffd_register(int fd, char *map, size_t bytes, uint64_t mode)
+{
+	struct uffdio_register reg = { .range = { (uintptr_t)map, bytes }, .mode = mode };
+
+	return ioctl(fd, UFFDIO_REGISTER, &reg) ? -errno : 0;
+}
+
+/* The kernel on behalf of one who debugs itself, and of one who resolves its own faults: neither writes. */
+static void try_force(const struct kind *kind, char *map)
+{
+	struct iovec from = { "not to be seen", 15 }, to = { map, 15 };
+	int mem = open("/proc/self/mem", O_RDWR | O_CLOEXEC), fd = uffd_new(0), ret;
+
+	if (pwrite(mem, from.iov_base, from.iov_len, (off_t)(uintptr_t)map) >= 0)
+		wrong("/proc/self/mem writes");
+	close(mem);
+	if (process_vm_writev(getpid(), &from, 1, &to, 1, 0) >= 0)
+		wrong("process_vm_writev writes");
+	for (uint64_t mode = UFFDIO_REGISTER_MODE_MISSING; fd >= 0 && mode <= UFFDIO_REGISTER_MODE_MINOR; mode <<= 1) {
+		ret = uffd_register(fd, map, kind->bytes, mode);
+		if (ret != -EPERM)
+			expect(ret, -EINVAL, "userfaultfd, mode %llu", (unsigned long long)mode);
+	}
+	close(fd);
+}
+
+/* A read-only slice: nothing becomes writable, nothing can be removed. */
+static void try_read_only(const struct kind *kind)
+{
+	int fd = dev_slice(dev, kind->fd, 0, kind->bytes, PINION_RIGHT_READ);
+	char *map;
+
+	if (!expect(fd, 0, "SLICE"))
+		return;
+	map = dev_map_aligned(fd, kind->bytes, PROT_READ);
+	if (map == MAP_FAILED) {
+		wrong("mmap: %s", strerror(errno));
+		return;
+	}
+	expect(madvise(map, kind->bytes, MADV_POPULATE_READ) ? -errno : 0, 0, "POPULATE_READ");
+	expect(madvise(map, kind->bytes, MADV_POPULATE_WRITE) ? -errno : 0, -EINVAL, "POPULATE_WRITE");
+	expect(madvise(map, kind->bytes, MADV_REMOVE) ? -errno : 0, -EACCES, "REMOVE");
+	expect(madvise(map, kind->bytes, MADV_DONTNEED) ? -errno : 0, 0, "DONTNEED");
+	expect(mprotect(map, PAGE, PROT_READ | PROT_WRITE) ? -errno : 0, -EACCES, "mprotect");
+	expect(syscall(SYS_remap_file_pages, map, PAGE, 0, 1, 0) ? -errno : 0, -EINVAL, "remap_file_pages");
+	try_force(kind, map);
+	if (mem_touch(map, true) != SIGSEGV)
+		wrong("a write was not refused");
+	if (mem_wrong(map, kind->bytes, 0, SEED) >= 0)
+		wrong("the bytes are not what they were");
+	munmap(map, kind->bytes);
+	close(fd);
+	point(kind->name, "a read-only slice");
+}
+
+/* Read-only too of a memfd that was opened for writing, which the mapping has from then on. */
+static void try_read_only_memfd(void)
+{
+	struct kind kind = { .name = "memfd", .bytes = 16 * PAGE };
+	int memfd = memfd_create("advise", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	char *map;
+
+	if (ftruncate(memfd, (off_t)kind.bytes) || fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK))
+		wrong("memfd: %s", strerror(errno));
+	map = dev_map(memfd, kind.bytes, PROT_READ | PROT_WRITE);
+	mem_fill(map, kind.bytes, 0, SEED);
+	kind.fd = dev_pin_fd(dev, memfd, 0, kind.bytes, NULL);
+	try_read_only(&kind);
+	munmap(map, kind.bytes);
+	close(kind.fd);
+	close(memfd);
+}
+
 /*
  * A memfd's mapping is the memfd's own, and a shared one could be moved to the rest of it: the kernel asks nobody but the
  * memfd. So a part is mapped for reading only, whatever the rights.
@@ -462,27 +521,6 @@ static void try_remap_memfd(void)
 	close(pin);
 	close(memfd);
 	point("memfd", "remap_file_pages stays inside a read-only slice");
-}
-
-/* ---- userfaultfd --------------------------------------------------------------------------------------------------- */
-
-static int uffd_new(uint64_t features)
-{
-	struct uffdio_api api = { .api = UFFD_API, .features = features };
-	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-
-	if (fd >= 0 && ioctl(fd, UFFDIO_API, &api)) {
-		close(fd);
-		return -EINVAL;
-	}
-	return fd < 0 ? -errno : fd;
-}
-
-static int uffd_register(int fd, char *map, size_t bytes, uint64_t mode)
-{
-	struct uffdio_register reg = { .range = { (uintptr_t)map, bytes }, .mode = mode };
-
-	return ioctl(fd, UFFDIO_REGISTER, &reg) ? -errno : 0;
 }
 
 static void try_userfaultfd(const struct kind *kind)
@@ -741,6 +779,7 @@ int main(void)
 	available = mem_free();
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
 		try_kind(&kinds[i]);
+	try_read_only_memfd();
 	try_remap_memfd();
 	dev_info(dev, &after);
 	tap_ok(after.bytes == before.bytes && after.buffers == before.buffers, "nothing is left", "%llu bytes, %llu buffers",
