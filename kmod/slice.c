@@ -151,12 +151,16 @@ static int slice_begin_cpu(struct dma_buf *dmabuf, enum dma_data_direction dir)
 static int slice_end_cpu(struct dma_buf *dmabuf, enum dma_data_direction dir)
 {
 	struct slice *slice = dmabuf->priv;
+	bool wrote = dir != DMA_FROM_DEVICE && slice->rights & PINION_RIGHT_WRITE;
 	struct mapping *mapping;
 
 	mutex_lock(&slice->pages->lock);
 	list_for_each_entry(mapping, &slice->pages->mappings, node)
-		/* A CPU that only read has nothing for a device that may have written meanwhile. */
-		if (mapping->dir != DMA_BIDIRECTIONAL || dir != DMA_FROM_DEVICE)
+		/*
+		 * A CPU that only read has nothing for a device that may have written meanwhile. Nor has one that cannot write,
+		 * whatever it says: it would undo by a bounce buffer what the device wrote.
+		 */
+		if (mapping->dir != DMA_BIDIRECTIONAL || wrote)
 			dma_sync_sgtable_for_device(mapping->dev, &mapping->table, mapping->dir);
 	mutex_unlock(&slice->pages->lock);
 	return 0;

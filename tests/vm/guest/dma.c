@@ -254,9 +254,16 @@ static void by_slice(int fd, char *p)
 	cpu(slice, LOOK);
 	is_painted(p + 3 * PAGE, 7, 3, 1, "the CPU");
 	cpu(slice, LOOKED);
+	/* One that cannot write has nothing to give to a device, whatever it says: what the device wrote since is not undone. */
+	device_paints(at, 8, 3);
+	cpu(slice, WRITTEN);
+	device_has(at, 8, 3, "after a reader said that it wrote");
+	cpu(slice, LOOK);
+	is_painted(p + 3 * PAGE, 8, 3, 1, "the CPU, again");
+	cpu(slice, LOOKED);
 	close(at);
 	close(slice);
-	point("dma", "an access to one slice is one to all");
+	point("dma", "an access to one slice is one to all, and no reader's undoes what a device wrote");
 }
 
 static void at_unmap(int fd, char *p)
