@@ -32,7 +32,7 @@ struct pages_ops {
 	enum pinion_kind kind;
 	/* Gives the memory back: chunks, files. Not the charge nor the array. */
 	void (*release)(struct pages *pages);
-	/* Whether mappings from now on may not write, whatever the slice's rights; NULL: never. */
+	/* Whether mappings, of processes and devices, from now on may not write, whatever the slice's rights; NULL: never. */
 	bool (*write_sealed)(const struct pages *pages);
 	bool mappable;
 };

@@ -28,6 +28,14 @@ struct mapping {
 	enum dma_data_direction dir;
 };
 
+/* Whether from now on nobody begins to write, neither by a mapping nor by a device's, whatever the slice's rights. */
+static bool write_sealed(const struct slice *slice)
+{
+	const struct pages_ops *ops = slice->pages->ops;
+
+	return ops->write_sealed && ops->write_sealed(slice->pages);
+}
+
 static unsigned long most_pages(struct device *dev)
 {
 	/* What a bounce buffer maps at once, and what the device takes: 64 KiB where its driver does not say. */
@@ -74,6 +82,8 @@ static struct sg_table *slice_map_dma(struct dma_buf_attachment *attach, enum dm
 
 	if (dir != DMA_TO_DEVICE && !(slice->rights & PINION_RIGHT_DMA_RW))
 		return ERR_PTR(-EACCES);
+	if (dir != DMA_TO_DEVICE && write_sealed(slice))
+		return ERR_PTR(-EPERM);
 	mapping = fault_here() ? NULL : kzalloc(sizeof(*mapping), GFP_KERNEL_ACCOUNT | GFP_MAYFAIL);
 	if (!mapping)
 		return ERR_PTR(-ENOMEM);
@@ -236,7 +246,7 @@ static int slice_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 		return -ENXIO;
 	if (vma->vm_flags & VM_EXEC)
 		return -EACCES;
-	sealed = ops->write_sealed && ops->write_sealed(slice->pages);
+	sealed = write_sealed(slice);
 	if (sealed || !may_write(slice)) {
 		if (vma->vm_flags & VM_WRITE)
 			return may_write(slice) ? -EPERM : -EACCES;

@@ -31,8 +31,8 @@
  *   EFAULT      an address that cannot be read, written, or has nothing mapped
  *   EBADF       no such descriptor
  *   EACCES      a read-only open; more rights than the slice has; a writable mapping or a device's write beyond the rights
- *   EPERM       a memfd sealed against writing, also when it is mapped later; a node outside the caller's cpuset; a device
- *		 that another user added
+ *   EPERM       a memfd sealed against writing, also when it is mapped later, by a device too; a node outside the caller's
+ *		 cpuset; a device that another user added
  *   ENOMEM      memory, the cgroup, max_bytes, max_user_bytes or RLIMIT_MEMLOCK is short (INFO has the limits and their use)
  *   ENOSPC      the user has max_user_buffers buffers, or as many devices, sessions, claims or watches as INFO allows, or lanes
  *		 of one device; a device has all its lanes; the budget or the capacity has not so much left; max_inflight is reached
@@ -200,8 +200,9 @@ struct pinion_slice {
  * PIN: a slice over memory that exists. Without a flag: the caller's range at addr, which must be writable anonymous,
  * shared (tmpfs, memfd) or hugetlb memory, present (ENODATA); the slice is for devices and cannot be mapped (ENXIO). With
  * PIN_FD: a memfd sealed with F_SEAL_SHRINK and neither F_SEAL_WRITE nor F_SEAL_FUTURE_WRITE; mappings of the slice are
- * mappings of the memfd. A memfd opened read-only gives a slice that nobody can ever write. While a writable slice lives,
- * F_SEAL_WRITE cannot be added. addr or offset, and bytes, are multiples of a page.
+ * mappings of the memfd. A memfd opened read-only gives a slice that nobody can ever write. While a slice lives,
+ * F_SEAL_WRITE cannot be added (EBUSY); after F_SEAL_FUTURE_WRITE no mapping begins to write, of a process or a device
+ * (EPERM). addr or offset, and bytes, are multiples of a page.
  */
 #define PINION_PIN_FD (1U << 0)
 #define PINION_PIN_FLAGS PINION_PIN_FD

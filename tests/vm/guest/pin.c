@@ -556,9 +556,23 @@ static void memfd_works(void)
 	point("pin", "a memfd is pinned, mapped and sliced");
 }
 
+/* The weaker seal holds for devices as for mappings: one that was there before it writes on, none is added. */
+static void devices_after_seal(int pin, int before)
+{
+	static const char bytes[PAGE];
+	int reads = import(pin, IMPORTER_TO_DEVICE);
+
+	expect(import_write(before, 0, bytes, PAGE), 0, "a device of before F_SEAL_FUTURE_WRITE writes");
+	expect(import(pin, IMPORTER_BOTH_WAYS), -EPERM, "a device that writes after F_SEAL_FUTURE_WRITE");
+	expect(import(pin, IMPORTER_FROM_DEVICE), -EPERM, "a device that only writes after F_SEAL_FUTURE_WRITE");
+	expect(reads, 0, "a device that reads after F_SEAL_FUTURE_WRITE");
+	close(reads);
+	close(before);
+}
+
 static void no_write_seal(void)
 {
-	int fd = memfd(RANGE, 0, F_SEAL_SHRINK), pin = dev_pin_fd(dev, fd, 0, RANGE, NULL), slice;
+	int fd = memfd(RANGE, 0, F_SEAL_SHRINK), pin = dev_pin_fd(dev, fd, 0, RANGE, NULL), slice, before;
 	void *p;
 
 	expect(pin, 0, "PIN");
@@ -572,7 +586,10 @@ static void no_write_seal(void)
 	/* The weaker seal can be added, and counts for mappings that come later. */
 	fd = memfd(RANGE, 0, F_SEAL_SHRINK);
 	pin = dev_pin_fd(dev, fd, 0, RANGE, NULL);
+	before = import_is_there() ? import(pin, IMPORTER_BOTH_WAYS) : -ENOENT;
 	expect(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) ? -errno : 0, 0, "F_SEAL_FUTURE_WRITE");
+	if (import_is_there())
+		devices_after_seal(pin, before);
 	map_refused(pin, PROT_READ | PROT_WRITE, EPERM, "a writable mapping after F_SEAL_FUTURE_WRITE");
 	p = mapped(pin, RANGE, PROT_READ, MAP_SHARED);
 	if (!mprotect(p, RANGE, PROT_READ | PROT_WRITE) || errno != EACCES)
@@ -628,11 +645,13 @@ static void read_only_memfd(void)
 	munmap(p, RANGE);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	ro = open(path, O_RDONLY | O_CLOEXEC);
-	close(fd);
 	pin = dev_pin_fd(dev, ro, 0, RANGE, &rights);
 	expect(pin, 0, "PIN");
 	if (rights != PINION_RIGHT_READ)
 		wrong("rights %u", rights);
+	/* The kernel cannot know what a pin is for. */
+	expect(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) ? -errno : 0, -EBUSY, "F_SEAL_WRITE while it is pinned for reading");
+	close(fd);
 	by_readers(pin);
 	if (vgem >= 0) {
 		expect(vgem_import(vgem, pin, &handle), -EACCES, "import by a graphics driver");
