@@ -84,7 +84,9 @@ static int take(struct pages *pages, const struct pinion_pin *args, u32 *rights)
 	int ret;
 
 	*rights = PINION_RIGHT_READ;
-	inode_lock_shared(inode);
+	/* Who handed the memfd to us may keep its lock for ever: a write from memory whose fault nobody answers. */
+	if (down_read_killable(&inode->i_rwsem))
+		return -EINTR;
 	ret = check_file(args, pages->file);
 	if (!ret && pages->file->f_mode & FMODE_WRITE) {
 		*rights = PINION_RIGHTS;

@@ -4,11 +4,15 @@
 #include "bytes.h"
 #include "disk.h"
 #include "import.h"
+#include "until.h"
 #include "vgem.h"
 
 #include <linux/falloc.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
 
@@ -605,6 +609,72 @@ static void no_write_seal(void)
 	point("pin", "F_SEAL_WRITE waits for the last writable slice");
 }
 
+/* Memory at whose first touch everybody waits, the kernel too; the descriptor that lets them go on, or -errno. */
+static int never_there(void *at, size_t bytes)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .range = { (uintptr_t)at, bytes }, .mode = UFFDIO_REGISTER_MODE_MISSING };
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+
+	if (fd >= 0 && !ioctl(fd, UFFDIO_API, &api) && !ioctl(fd, UFFDIO_REGISTER, &reg))
+		return fd;
+	close(fd);
+	return -errno;
+}
+
+struct writer {
+	int fd;
+	void *from;
+	pthread_t thread;
+};
+
+static void *writes(void *data)
+{
+	struct writer *w = data;
+
+	if (pwrite(w->fd, w->from, PAGE, 0) != (ssize_t)PAGE)
+		wrong("the write: %s", strerror(errno));
+	return NULL;
+}
+
+/* Without what lets the others go on, which would wait for this child. */
+static pid_t pins_in_child(int fd, int faults)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(close(faults) || dev_pin_fd(dev, fd, 0, RANGE, NULL) < 0);
+	return pid;
+}
+
+/* Who hands a memfd on can write to it from memory that never comes, and holds its lock. Who pins it can be killed even then. */
+static void locked_memfd(void)
+{
+	struct writer w = { .fd = memfd(RANGE, 0, F_SEAL_SHRINK), .from = anon(PAGE, PROT_READ | PROT_WRITE) };
+	int faults = never_there(w.from, PAGE), status;
+	struct uffd_msg fault;
+	pid_t pid;
+
+	if (faults < 0) {
+		tap_skip("pin: a memfd that somebody keeps locked", "userfaultfd: %s", strerror(-faults));
+		goto out;
+	}
+	if (pthread_create(&w.thread, NULL, writes, &w) || !eventually(read(faults, &fault, sizeof(fault)) == sizeof(fault)))
+		wrong("nobody waits for the memory");
+	pid = pins_in_child(w.fd, faults);
+	if (!eventually(task_state(pid) == 'D'))
+		wrong("who pins it does not wait");
+	kill(pid, SIGKILL);
+	if (!eventually(waitpid(pid, &status, WNOHANG) == pid))
+		wrong("who pins it cannot be killed");
+	close(faults);
+	pthread_join(w.thread, NULL);
+	point("pin", "a memfd that somebody keeps locked: who pins it can be killed");
+out:
+	munmap(w.from, PAGE);
+	close(w.fd);
+}
+
 static void by_readers(int pin)
 {
 	void *p;
@@ -776,6 +846,7 @@ int main(void)
 	unsealable_hugetlb();
 	memfd_works();
 	no_write_seal();
+	locked_memfd();
 	read_only_memfd();
 	holes_in_a_memfd();
 	huge_memfd();
