@@ -285,7 +285,22 @@ class Case:
             uid = os.stat(self.dir).st_uid
             for entry in self.ls(**{} if uid == os.geteuid() else {"user": uid, "group": uid, "extra_groups": []}):
                 kill_process(entry["pid"])
-        shutil.rmtree(self.tmp)
+        self.until("its folder is gone", lambda: removed(self.tmp))
+
+
+def removed(folder):
+    """Whether nothing is left of it. Who is just going may remove its own files meanwhile, or make the directory's lock anew."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return not os.path.lexists(folder)
+
+
+def links_of(pid):
+    """What each descriptor of a process leads to. One may be closed meanwhile."""
+    links = {}
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            links[int(fd)] = os.readlink(f"/proc/{pid}/fd/{fd}")
+    return links
 
 
 def hear(child):
@@ -775,10 +790,11 @@ def the_holder_keeps_nothing_of_its_caller(c):
         c.run("load", path, "--name", "m", pass_fds=(fd, kept.fileno()), cwd=c.tmp)
         os.close(fd)
     pid = c.ls()[0]["pid"]
-    links = {int(fd): os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+    # The command ends when it has heard that the holder is ready, who then closes the pipe that it said so through.
+    c.until("its pipe is closed", lambda: not [link for link in links_of(pid).values() if link.startswith("pipe:")])
+    links = links_of(pid)
     assert c.path("kept") not in links.values() and path not in links.values(), links
     assert [links[i] for i in range(3)] == ["/dev/null"] * 3, links
-    assert not [link for link in links.values() if link.startswith("pipe:")], links
     assert os.readlink(f"/proc/{pid}/cwd") == "/" and os.getsid(pid) == pid
     with open(f"/proc/{pid}/status", encoding="utf-8") as f:
         assert "Umask:\t0077\n" in f.read()
