@@ -66,8 +66,8 @@ static int watch(const char *name, pid_t child, int fd, int signal_fd)
 		if (p[1].revents)
 			code = report_show(name, &report);
 	}
-	/* The name is free when a failed command is over. */
-	if (report.kind == REPORT_FAILED)
+	/* The name is free when a failed command is over. And who keeps nothing is not killed by our end while it tidies up. */
+	if (report.kind == REPORT_FAILED || report.kind == REPORT_HELD)
 		reap(child);
 	return code;
 }

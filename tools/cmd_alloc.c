@@ -234,7 +234,7 @@ static int keep(void *alloc)
 	prctl(PR_SET_PDEATHSIG, 0);
 	if (ret)
 		report_send(a->hold.report_fd, &failed);
-	else if (!report_result(a->hold.report_fd, text))
+	else if (!report_result(a->hold.report_fd, REPORT_READY, text))
 		hold_it(a, &held, false, signal_fd);
 	free(text);
 	give_back(&held);

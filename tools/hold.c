@@ -60,7 +60,7 @@ static int tell_no_thread(const struct hold *h, int ret)
 static int tell_result(const struct hold *h, const char *text)
 {
 	if (h->report_fd >= 0)
-		return report_result(h->report_fd, text);
+		return report_result(h->report_fd, REPORT_READY, text);
 	report_clear();
 	puts(text);
 	/* A holder prints this long before it ends. */
@@ -137,10 +137,10 @@ static int tell_ready(struct hold *h, const char *text)
 	return ret;
 }
 
-/* Nothing is left to be done. Frees @text. */
+/* Nothing is left to be done. Behind a command alone, whose own result it is. Frees @text. */
 static int tell_held(const struct hold *h, char *text, struct pinion_holder **out)
 {
-	tell_result(h, text);
+	report_result(h->report_fd, REPORT_HELD, text);
 	free(text);
 	*out = NULL;
 	return EXIT_OK;

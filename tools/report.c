@@ -26,7 +26,7 @@ int report_send(int fd, const struct report *report)
 	return n > 0 || errno == EAGAIN ? 0 : -errno;
 }
 
-int report_result(int fd, const char *text)
+int report_result(int fd, enum report_kind kind, const char *text)
 {
 	struct report report = { .kind = REPORT_PART };
 	size_t most = sizeof(report.text) - 1;
@@ -38,7 +38,7 @@ int report_result(int fd, const char *text)
 	}
 	if (ret)
 		return ret;
-	report = (struct report){ .kind = REPORT_READY };
+	report = (struct report){ .kind = kind };
 	strcpy(report.text, text);
 	return report_send(fd, &report);
 }
@@ -87,6 +87,7 @@ int report_show(const char *name, const struct report *report)
 		fputs(report->text, stdout);
 		return EXIT_OK;
 	case REPORT_READY:
+	case REPORT_HELD:
 		report_clear();
 		puts(report->text);
 		/* A holder prints this long before it ends. */

@@ -322,6 +322,16 @@ def kill_process(pid):
         pass
 
 
+def children_of(pid):
+    """The pids of those it has, of which some may have ended."""
+    found = []
+    for other in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{other}/stat", "rb") as f:
+            if int(f.read().rsplit(b")", 1)[1].split()[1]) == pid:
+                found.append(int(other))
+    return found
+
+
 def process_state(pid):
     """Its letter in /proc, "X" when there is none."""
     try:
@@ -679,6 +689,30 @@ def the_same_file_under_the_same_name_is_not_loaded_twice(c):
     assert f"the SHA-256 of m.gguf was {digest} when it was loaded and is " in c.run("load", path, "--name", "m", "--hash", code=5)[1]
 
 
+@contextlib.contextmanager
+def orphans_adopted():
+    """Meanwhile whoever loses its parent is this process's child, and stays one when it has ended."""
+    prctl, set_child_subreaper = ctypes.CDLL(None).prctl, 36
+    assert prctl(set_child_subreaper, 1, 0, 0, 0) == 0
+    try:
+        yield
+    finally:
+        prctl(set_child_subreaper, 0, 0, 0, 0)
+
+
+@test
+def a_load_of_what_is_held_leaves_no_process_behind(c):
+    path = small_gguf(c.path("m.gguf"))
+    with orphans_adopted():
+        c.load(path, "m")
+        pid = c.ls()[0]["pid"]
+        c.load(path, "m")
+        c.run("load", small_gguf(c.path("other.gguf")), "--name", "m", code=5)
+        assert children_of(os.getpid()) == [pid], (children_of(os.getpid()), pid)
+        c.run("rm", "m")
+        os.waitpid(pid, 0)
+
+
 @test
 def a_taken_name_that_nobody_can_reach_is_said_to_be_taken(c):
     path = small_gguf(c.path("m.gguf"))
@@ -868,11 +902,7 @@ def where_ulimit_f_is_small_it_is_said(c):
 
 def child_of(pid):
     """The pid of one, or None."""
-    for other in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open(f"/proc/{other}/stat", "rb") as f:
-            if int(f.read().rsplit(b")", 1)[1].split()[1]) == pid:
-                return int(other)
-    return None
+    return next(iter(children_of(pid)), None)
 
 
 def half_way(c, end):
