@@ -326,6 +326,28 @@ static void body_pins(int say, int wait)
 	close_range(3, ~0U, 0);
 }
 
+/* A cgroup goes while what was charged to it stays, with its bytes and limits. The kernel frees the rest of it when it likes. */
+static void try_group_gone(void)
+{
+	char *map;
+	int fd;
+
+	if (!group_make("max") || file_put(GROUP "/cgroup.procs", "0"))
+		wrong("cgroup: %s", strerror(errno));
+	fd = dev_alloc(dev, 8 * MIB, 0);
+	map = dev_map(fd, 8 * MIB, PROT_READ | PROT_WRITE);
+	mem_fill(map, 8 * MIB, 0, SEED);
+	if (file_put(ROOT_GROUP "/cgroup.procs", "0"))
+		wrong("out of the cgroup: %s", strerror(errno));
+	expect(rmdir(GROUP) ? -errno : 0, 0, "rmdir");
+	if (mem_wrong(map, 8 * MIB, 0, SEED) >= 0 || dev_bytes(dev) != base_bytes + 8 * MIB)
+		wrong("%llu bytes", (unsigned long long)(dev_bytes(dev) - base_bytes));
+	munmap(map, 8 * MIB);
+	close(fd);
+	gone("the cgroup");
+	point("memory cgroup", "removed while a buffer of it lives");
+}
+
 /* A memfd that does not fit, but for what is swapped: what PIN has looked at goes while it looks at the rest. */
 static void body_memfd(int say, int wait)
 {
@@ -349,7 +371,8 @@ static void body_memfd(int say, int wait)
 static int swap_on(char device[static 32])
 {
 	static const uint32_t version = 1, last = 64 * MIB / PAGE - 1;
-	int memory = memfd_create("swap", MFD_CLOEXEC), control = open("/dev/loop-control", O_RDWR | O_CLOEXEC), loop = -1, ret = 0;
+	int memory = memfd_create("swap", MFD_CLOEXEC), control = open("/dev/loop-control", O_RDWR | O_CLOEXEC), loop = -1,
+	    ret = 0;
 	struct loop_config config = { .fd = (unsigned int)memory };
 
 	snprintf(device, 32, "/dev/loop%d", ioctl(control, LOOP_CTL_GET_FREE));
@@ -697,6 +720,7 @@ int main(void)
 		alone("8M", body_small, "filled with the smallest buffers, nobody is killed");
 		alone("8M", body_slices, "filled with slices, nobody is killed");
 		alone("8M", body_pins, "filled with pins, nobody is killed");
+		try_group_gone();
 		try_swap();
 	} else {
 		tap_skip("memory cgroup", "no cgroup v2 with the memory controller");
