@@ -39,6 +39,29 @@ static int window_of(int fd, uint64_t session)
 	return maps(fd, PINION_MMAP_WINDOW + session * PAGE, PAGE, PROT_READ, MAP_SHARED);
 }
 
+/* ---- totals ------------------------------------------------------------------------------------------------------------ */
+
+/* As many as there are rows: of root, who alone is here, all that its uid has. */
+static void totals(void)
+{
+	static const char *const names[] = { "devices", "sessions", "claims", "watches" };
+	int watch = dev_watch(given.dev, &given.device, PINION_SCOPE_EVERY, PINION_COND_FLUSH, 0);
+	struct counts_state now = counts_now(given.dev);
+	const struct pinion_info *info = &now.state.info;
+	const uint64_t rows[] = { now.devices, now.sessions, now.claims, now.watches };
+	const uint64_t users[] = { info->user_devices, info->user_sessions, info->user_claims, info->user_watches };
+
+	for (unsigned int i = 0; i < 4; i++) {
+		char path[64];
+
+		snprintf(path, sizeof(path), "/sys/class/misc/pinion/%s", names[i]);
+		if (!rows[i] || file_number(path) != rows[i] || users[i] != rows[i])
+			wrong("%s is %lu, with %lu rows, and %lu of the user", path, file_number(path), rows[i], users[i]);
+	}
+	close(watch);
+	point("sysfs", "totals of counts are the rows that there are");
+}
+
 /* ---- mappings ---------------------------------------------------------------------------------------------------------- */
 
 static void mappings(void)
@@ -665,6 +688,7 @@ int main(int argc, char **argv)
 	window_rights();
 	window_of_the_dead();
 	if (!group) {
+		totals();
 		mappings();
 		protections();
 		rows_of_others();
