@@ -196,6 +196,7 @@ class Runner:
             seconds = program.seconds * SLOW.get(self.image.name, 1)
             line = " ".join(("run", str(seconds), *env, f"/t/{program.name}", *program.args))
             jobs.append(Job(program.name, line, seconds, program.allowed, program))
+            jobs += self.read_coverage()
         if self.image.leaks:
             jobs.append(Job("leaks", "leaks"))
         jobs += self.unload(ours)
@@ -203,12 +204,12 @@ class Runner:
             jobs.append(Job("leaks after unload", "leaks"))
         return jobs, modules
 
+    def read_coverage(self):
+        """What the module's code did goes with the module, which a program may load anew."""
+        return [Job("coverage", "coverage")] if self.args.coverage else []
+
     def unload(self, ours):
-        jobs = [Job(f"unload {name}", f"unload {name}") for name in reversed(ours)]
-        # What the module's code did is read while it is there.
-        if self.args.coverage:
-            jobs.append(Job("coverage", "coverage"))
-        return jobs + [Job("unload pinion", "unload pinion")]
+        return [*(Job(f"unload {name}", f"unload {name}") for name in reversed(ours)), *self.read_coverage(), Job("unload pinion", "unload pinion")]
 
     def files(self, spec, programs):
         files = {}
