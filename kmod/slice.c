@@ -70,7 +70,8 @@ static int table_fill(const struct slice *slice, unsigned long most, struct sg_t
 
 /*
  * Several devices map the same pages, which is what this attribute is for: without it the kernel's checker takes the second for a
- * mistake. So each mapping is synchronised here, when it is made and when it goes.
+ * mistake. So each mapping is synchronised here, when it is made and when it goes. Both under the lock that lists it: an access
+ * of the CPU that begins or ends between the two would not find the mapping, and its bytes or the device's would miss each other.
  */
 #define MAP_ATTRS DMA_ATTR_SKIP_CPU_SYNC
 
@@ -95,8 +96,8 @@ static struct sg_table *slice_map_dma(struct dma_buf_attachment *attach, enum dm
 	ret = dma_map_sgtable(attach->dev, &mapping->table, dir, MAP_ATTRS);
 	if (ret)
 		goto err_table;
-	dma_sync_sgtable_for_device(attach->dev, &mapping->table, dir);
 	mutex_lock(&slice->pages->lock);
+	dma_sync_sgtable_for_device(attach->dev, &mapping->table, dir);
 	list_add(&mapping->node, &slice->pages->mappings);
 	slice->pages->nr_mappings++;
 	mutex_unlock(&slice->pages->lock);
@@ -116,11 +117,11 @@ static void slice_unmap_dma(struct dma_buf_attachment *attach, struct sg_table *
 	struct slice *slice = attach->dmabuf->priv;
 
 	mutex_lock(&slice->pages->lock);
+	dma_sync_sgtable_for_cpu(attach->dev, table, dir);
 	list_del(&mapping->node);
 	slice->pages->nr_mappings--;
 	mutex_unlock(&slice->pages->lock);
 	trace_pinion_slice_unmap(slice, table->orig_nents, dir);
-	dma_sync_sgtable_for_cpu(attach->dev, table, dir);
 	dma_unmap_sgtable(attach->dev, table, dir, MAP_ATTRS);
 	sg_free_table(table);
 	kfree(mapping);

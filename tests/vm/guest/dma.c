@@ -290,6 +290,69 @@ static void at_unmap(int fd, char *p)
 	point("dma", "what a device wrote is there when it lets go");
 }
 
+/* The importer's call in a thread of its own, while the CPU's access begins or ends. */
+struct changer {
+	int import;
+	unsigned long call;
+	int ret;
+	pthread_barrier_t *start;
+	pthread_t thread;
+};
+
+static void *changes(void *data)
+{
+	struct changer *c = data;
+
+	pthread_barrier_wait(c->start);
+	c->ret = import_call(c->import, c->call);
+	return NULL;
+}
+
+/* An attachment's mapping comes or goes while the CPU's access is under way: what either wrote is with the other after it. */
+static void meanwhile(int fd, char *p)
+{
+	const int rounds = 200;
+	int at = import_by(0, fd, IMPORTER_BOTH_WAYS, IMPORTER_LAZY), lost_by_cpu = 0, lost_by_device = 0;
+	static char bytes[PAGE] __attribute__((aligned(8)));
+	pthread_barrier_t start;
+
+	pthread_barrier_init(&start, NULL, 2);
+	for (int i = 0; i < rounds; i++) {
+		struct changer c = { .import = at, .call = IMPORTER_MAP, .start = &start };
+
+		if (pthread_create(&c.thread, NULL, changes, &c))
+			wrong("no thread");
+		pthread_barrier_wait(&start);
+		/* From before the mapping copies to after it, or so. */
+		usleep(i % 20 * 50);
+		cpu(fd, WRITE);
+		paint(p, i, 0, 1);
+		cpu(fd, WRITTEN);
+		pthread_join(c.thread, NULL);
+		expect(c.ret, 0, "map");
+		expect(import_read(at, 0, bytes, PAGE), 0, "read");
+		lost_by_cpu += !is_page(bytes, i, 0);
+
+		device_paints(at, i, LAST);
+		c.call = IMPORTER_UNMAP;
+		if (pthread_create(&c.thread, NULL, changes, &c))
+			wrong("no thread");
+		pthread_barrier_wait(&start);
+		usleep(i % 20 * 50);
+		cpu(fd, LOOK);
+		lost_by_device += !is_page(p + LAST * PAGE, i, LAST);
+		cpu(fd, LOOKED);
+		pthread_join(c.thread, NULL);
+		expect(c.ret, 0, "unmap");
+	}
+	pthread_barrier_destroy(&start);
+	close(at);
+	if (lost_by_cpu || lost_by_device)
+		wrong("of %d times the device had not what the CPU wrote %d times, the CPU not what the device wrote %d times",
+		      rounds, lost_by_cpu, lost_by_device);
+	point("dma", "nothing is lost where a device's mapping comes or goes during the CPU's access");
+}
+
 static void views(void)
 {
 	int fd = dev_alloc(dev, BUFFER, 0);
@@ -300,6 +363,7 @@ static void views(void)
 		to_device(fd, p);
 		by_slice(fd, p);
 		at_once(fd, p);
+		meanwhile(fd, p);
 		at_unmap(fd, p);
 		munmap(p, BUFFER);
 	}
