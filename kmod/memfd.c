@@ -77,6 +77,21 @@ static int check_file(const struct pinion_pin *args, const struct file *file)
 	return args->addr > have || args->bytes > have - args->addr ? -EINVAL : 0;
 }
 
+/* Reading a page of shmem says that it is broken. One of hugetlb stays in its file, so that nobody takes it for a hole, and is there. */
+static int check_pages(const struct pages *pages, bool hugetlb)
+{
+	unsigned long i, nr = layout_chunks(&pages->layout);
+	struct page *page;
+
+	for (i = 0; i < nr; i++) {
+		page = pages->chunk[i];
+		if (PageHWPoison(hugetlb ? compound_head(page) : page))
+			return -EIO;
+		cond_resched();
+	}
+	return 0;
+}
+
 static int take(struct pages *pages, const struct pinion_pin *args, u32 *rights)
 {
 	unsigned long first = args->addr >> PAGE_SHIFT, nr = args->bytes >> PAGE_SHIFT;
@@ -96,6 +111,8 @@ static int take(struct pages *pages, const struct pinion_pin *args, u32 *rights)
 	if (!ret)
 		ret = compat_memfd_pin(pages->file, is_hugetlb(pages->file), first, nr, pages->chunk, &pages->folio,
 				       &pages->nr_folio, &pages->layout.chunks[LAYOUT_KINDS - 1]);
+	if (!ret)
+		ret = check_pages(pages, is_hugetlb(pages->file));
 	inode_unlock_shared(inode);
 	return ret;
 }

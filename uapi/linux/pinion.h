@@ -51,6 +51,7 @@
  *   ENODATA     a synchronous device has no queue to count or wait for; a device has no budget, or no capacity, to claim
  *		 from; PIN of a range with pages that are not present and writable yet: MADV_POPULATE_WRITE first (PIN never faults
  *		 them in, because a fault may kill where ENOMEM is due)
+ *   EIO         PIN of a memfd with a page that is broken, or of swap that cannot be read
  *   ENXIO       mmap of a buffer made by PIN of an address range: map the range itself
  *   ENOTTY      no such call
  */

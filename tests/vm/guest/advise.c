@@ -38,9 +38,12 @@
 #include <linux/userfaultfd.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 
 #define BUS_AR 4 /* BUS_MCEERR_AR */
 #define SEED   7
+
+#define HUGE_PAGES "/proc/sys/vm/nr_hugepages"
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
@@ -703,6 +706,52 @@ static void try_poison(const struct kind *like)
 	point(kind.name, "a broken page is kept from everybody");
 }
 
+/* 0 or -errno. Kernels from 6.11 on kill who breaks a page of a file's mapping, as if it had met it: so a child does. */
+static int poison_by_a_child(char *map)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(madvise(map, PAGE, MADV_HWPOISON) ? errno : 0);
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return -errno;
+	if (WIFSIGNALED(status))
+		return WTERMSIG(status) == SIGBUS ? 0 : -EINTR;
+	return -WEXITSTATUS(status);
+}
+
+/* A broken page is nobody's to pin: not by its memfd, nor by the mapping that had it. @flags: of the memfd. */
+static void try_pin_poisoned(const char *name, unsigned int flags, size_t bytes)
+{
+	int memfd = memfd_create("broken", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+	uint64_t pfn;
+	char *map;
+	int ret;
+
+	if (ftruncate(memfd, (off_t)bytes) || fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK))
+		wrong("memfd: %s", strerror(errno));
+	map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	mem_fill(map, bytes, 0, SEED);
+	pfn = mem_pfn(map + bytes / 2);
+	ret = poison_by_a_child(map + bytes / 2);
+	if (ret == -EINVAL) {
+		tap_skip("broken memory", "a kernel without memory failure");
+	} else {
+		expect(ret, 0, "MADV_HWPOISON");
+		expect(dev_pin_fd(dev, memfd, 0, bytes, NULL), -EIO, "PIN of all of it");
+		expect(dev_pin_fd(dev, memfd, bytes / 2, PAGE, NULL), -EIO, "PIN of the page");
+		expect(dev_pin(dev, map + bytes / 2, PAGE), -ENODATA, "PIN of its mapping");
+		munmap(map, bytes);
+		map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+		expect(dev_pin(dev, map + bytes / 2, PAGE), -ENODATA, "PIN of a mapping that has nothing yet");
+		never_again(pfn);
+		point(name, "a broken page is pinned for nobody");
+	}
+	munmap(map, bytes);
+	close(memfd);
+}
+
 static void try_soft_offline(const struct kind *kind)
 {
 	struct part part[PARTS];
@@ -777,10 +826,18 @@ int main(void)
 	if (!tap_ok(dev >= 0 && !dev_info(dev, &before), "open", "%d", dev))
 		return tap_end();
 	available = mem_free();
+	/* While memory is in one piece. */
+	file_put(HUGE_PAGES, "2");
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
 		try_kind(&kinds[i]);
 	try_read_only_memfd();
 	try_remap_memfd();
+	try_pin_poisoned("memfd", 0, 16 * PAGE);
+	if (mem_huge_free() >= 2)
+		try_pin_poisoned("memfd of huge pages", MFD_HUGETLB, 2 * HUGE);
+	else
+		tap_skip("broken huge pages", "no hugetlb pages to be had");
+	file_put(HUGE_PAGES, "0");
 	dev_info(dev, &after);
 	tap_ok(after.bytes == before.bytes && after.buffers == before.buffers, "nothing is left", "%llu bytes, %llu buffers",
 	       after.bytes - before.bytes, after.buffers - before.buffers);

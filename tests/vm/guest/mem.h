@@ -40,6 +40,12 @@ MEM uint64_t mem_info(const char *name)
 	return mem_field("/proc/meminfo", name);
 }
 
+/* Pages of hugetlb that nobody has. */
+MEM uint64_t mem_huge_free(void)
+{
+	return mem_info("HugePages_Free") >> 10;
+}
+
 /* A number in a file that names it, as vmstat and a cgroup's events do; all ones when it is not there. */
 MEM uint64_t mem_count(const char *path, const char *name)
 {
