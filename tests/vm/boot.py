@@ -65,7 +65,7 @@ class Boot:
                     f"con1=null,fd:{port}", "console=tty0", "pinion.port=tty1", f"umid=pinion{os.getpid()}", f"uml_dir={folder}",
                     *COMMON.split(), *self.cmdline.split()]
         # A socket for each CPU: nodes that share one are a warning at boot.
-        return ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max",
+        return ["qemu-system-x86_64", "-M", "q35", *(() if "-accel" in self.qemu else ("-accel", "tcg,thread=multi")), "-cpu", "max",
                 "-smp", f"{self.cpus},sockets={self.cpus}", "-m", str(self.memory),
                 "-display", "none", "-nodefaults", "-no-reboot", "-serial", "stdio",
                 "-chardev", f"file,id=steps,path=/dev/fd/{port}", "-serial", "chardev:steps",
