@@ -706,7 +706,7 @@ static void try_poison(const struct kind *like)
 	point(kind.name, "a broken page is kept from everybody");
 }
 
-/* 0 or -errno. Kernels from 6.11 on kill who breaks a page of a file's mapping, as if it had met it: so a child does. */
+/* 0 or -errno. 6.12 kills who breaks a page of a memfd's mapping, as if it had met it, and 6.1 does not: so a child does. */
 static int poison_by_a_child(char *map)
 {
 	int status;
